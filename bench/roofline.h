@@ -1,0 +1,198 @@
+// What this machine can do, measured: multiply-adds from registers and reading memory, per instruction set.
+// Performance claims are ratios to these numbers, taken in the same run.
+//
+// Header only: every benchmark is one program of one file.
+#pragma once
+
+#include <immintrin.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "device/cpu/isa.h"
+
+namespace firstlight::bench {
+
+/// CPU time of the calling thread: unlike the wall clock it does not run while a neighbour has the core.
+inline double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+/// Runs body(thread) on every thread; the seconds of CPU of the slowest.
+template <class Body>
+double slowest_seconds(ThreadPool& pool, const Body& body) {
+  std::vector<double> seconds(static_cast<std::size_t>(pool.threads()));
+  pool.run([&](int t) {
+    const double start = thread_seconds();
+    body(t);
+    seconds[static_cast<std::size_t>(t)] = thread_seconds() - start;
+  });
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+inline double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v.size() % 2 == 1 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
+}
+
+// 12 independent chains: more than latency x throughput of any multiply-add here (at most 6 x 2).
+#define FL_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+
+__attribute__((target("avx512f,avx512bf16"), noinline)) inline void bf16_chains_avx512(std::int64_t steps) {
+#define FL_CHAIN(i) __m512 y##i = _mm512_setzero_ps();
+  FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  const auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi32(0x3f803f80));
+  for (std::int64_t s = 0; s < steps; ++s) {
+#define FL_CHAIN(i)                    \
+  y##i = _mm512_dpbf16_ps(y##i, a, a); \
+  __asm__ volatile("" : "+v"(y##i));
+    FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  }
+}
+
+__attribute__((target("avx512f"), noinline)) inline void f32_chains_avx512(std::int64_t steps) {
+#define FL_CHAIN(i) __m512 y##i = _mm512_setzero_ps();
+  FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  const __m512 a = _mm512_set1_ps(0.5F);
+  for (std::int64_t s = 0; s < steps; ++s) {
+#define FL_CHAIN(i)                   \
+  y##i = _mm512_fmadd_ps(y##i, a, a); \
+  __asm__ volatile("" : "+v"(y##i));
+    FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  }
+}
+
+__attribute__((target("avx2,fma"), noinline)) inline void f32_chains_avx2(std::int64_t steps) {
+#define FL_CHAIN(i) __m256 y##i = _mm256_setzero_ps();
+  FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  const __m256 a = _mm256_set1_ps(0.5F);
+  for (std::int64_t s = 0; s < steps; ++s) {
+#define FL_CHAIN(i)                   \
+  y##i = _mm256_fmadd_ps(y##i, a, a); \
+  __asm__ volatile("" : "+x"(y##i));
+    FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  }
+}
+
+/// The plain build has no fused instruction; its kernels are for checking, so its roof is mul + add in SSE.
+__attribute__((noinline)) inline void f32_chains_generic(std::int64_t steps) {
+#define FL_CHAIN(i) __m128 y##i = _mm_setzero_ps();
+  FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  const __m128 a = _mm_set1_ps(0.5F);
+  for (std::int64_t s = 0; s < steps; ++s) {
+#define FL_CHAIN(i)                          \
+  y##i = _mm_add_ps(_mm_mul_ps(y##i, a), a); \
+  __asm__ volatile("" : "+x"(y##i));
+    FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  }
+}
+#undef FL_CHAINS
+
+/// Multiply-adds of one step of the chains above, all lanes.
+struct Chains {
+  void (*run)(std::int64_t steps);
+  double operations;  // a multiply-add counts as two
+};
+
+inline Chains f32_chains(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return {&f32_chains_avx512, 12 * 16 * 2};
+    case Isa::kAvx2:
+      return {&f32_chains_avx2, 12 * 8 * 2};
+    case Isa::kGeneric:
+      break;
+  }
+  return {&f32_chains_generic, 12 * 4 * 2};
+}
+/// The best instruction for bf16: vdpbf16ps where it exists, else widening and f32.
+inline Chains bf16_chains(Isa isa) {
+  return isa == Isa::kAvx512 ? Chains{&bf16_chains_avx512, 12 * 32 * 2} : f32_chains(isa);
+}
+
+/// Operations per second of all threads of the pool together.
+inline double measure_peak(ThreadPool& pool, Chains chains) {
+  constexpr std::int64_t kSteps = 200'000;  // below a millisecond: neighbours interrupt few samples
+  const double seconds = slowest_seconds(pool, [&](int) { chains.run(kSteps); });
+  return chains.operations * static_cast<double>(kSteps) * pool.threads() / seconds;
+}
+
+__attribute__((target("avx512f"), noinline)) inline void read_avx512(const std::byte* p, std::int64_t bytes) {
+  __m512i a = _mm512_setzero_si512();
+  __m512i b = a;
+  __m512i c = a;
+  __m512i d = a;
+  for (std::int64_t i = 0; i < bytes; i += 256) {
+    for (int j = 0; j < 256; j += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(p + i + j + 2048), _MM_HINT_T0);
+    a = _mm512_or_si512(a, _mm512_load_si512(p + i));
+    b = _mm512_or_si512(b, _mm512_load_si512(p + i + 64));
+    c = _mm512_or_si512(c, _mm512_load_si512(p + i + 128));
+    d = _mm512_or_si512(d, _mm512_load_si512(p + i + 192));
+  }
+  __asm__ volatile("" : : "v"(a), "v"(b), "v"(c), "v"(d));
+}
+
+__attribute__((noinline)) inline void read_sse(const std::byte* p, std::int64_t bytes) {
+  const auto* v = reinterpret_cast<const __m128i*>(p);
+  __m128i a = _mm_setzero_si128();
+  __m128i b = a;
+  __m128i c = a;
+  __m128i d = a;
+  for (std::int64_t i = 0; i < bytes / 16; i += 4) {
+    _mm_prefetch(reinterpret_cast<const char*>(v + i + 128), _MM_HINT_T0);
+    a = _mm_or_si128(a, _mm_load_si128(v + i));
+    b = _mm_or_si128(b, _mm_load_si128(v + i + 1));
+    c = _mm_or_si128(c, _mm_load_si128(v + i + 2));
+    d = _mm_or_si128(d, _mm_load_si128(v + i + 3));
+  }
+  __asm__ volatile("" : : "x"(a), "x"(b), "x"(c), "x"(d));
+}
+
+/// Reads 64-byte aligned memory, a multiple of 256 bytes, in order.
+inline void read_all(Isa isa, const std::byte* p, std::int64_t bytes) {
+  if (isa == Isa::kAvx512) {
+    read_avx512(p, bytes);
+  } else {
+    read_sse(p, bytes);
+  }
+}
+
+/// Bytes per second of all threads together; each reads a contiguous share.
+inline double measure_read(ThreadPool& pool, Isa isa, const std::byte* p, std::int64_t bytes) {
+  constexpr std::int64_t kUnit = 4096;
+  const double seconds = slowest_seconds(pool, [&](int t) {
+    const Range share = static_range(bytes / kUnit, t, pool.threads());
+    read_all(isa, p + share.begin * kUnit, (share.end - share.begin) * kUnit);
+  });
+  return static_cast<double>(bytes / kUnit * kUnit) / seconds;
+}
+
+/// The load average of the last minute; above the number of cores every number is suspect.
+inline double load_average() {
+  double load = 0;
+  if (std::FILE* f = std::fopen("/proc/loadavg", "r")) {
+    if (std::fscanf(f, "%lf", &load) != 1) load = 0;
+    std::fclose(f);
+  }
+  return load;
+}
+inline bool machine_is_busy() { return load_average() > std::thread::hardware_concurrency(); }
+
+}  // namespace firstlight::bench

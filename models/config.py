@@ -1,0 +1,125 @@
+"""Strict reading of config.json: every key is read, fixed, optional by its format, or ignored by name.
+
+A Section collects problems instead of failing at the first one; `finish()` raises one error with all of them.
+"""
+
+
+class ConfigError(Exception):
+    """What is wrong with config.json, one problem a line."""
+
+
+class Section:
+    """One object of config.json. Keys that were read become attributes."""
+
+    def __init__(self, data, path="", problems=None):
+        self._data = data if isinstance(data, dict) else {}
+        self._path, self._known = path, set()
+        self._problems = [] if problems is None else problems
+        self._children = []
+        if not isinstance(data, dict):
+            self._problem(f"`{path}` must be an object, got {data!r:.60}")
+
+    # ---- reading ---------------------------------------------------------------------------------
+    def ints(self, names, low=1, high=1 << 32):
+        """Integers within [low, high]."""
+        self._read(names, lambda v: type(v) is int and low <= v <= high, f"an integer in {low}..{high}")
+
+    def floats(self, names, low=-1e30, high=1e30):
+        """Finite numbers within [low, high]."""
+        self._read(names, lambda v: type(v) in (int, float) and low <= v <= high, f"a number in {low:g}..{high:g}")
+
+    def flags(self, names):
+        self._read(names, lambda v: type(v) is bool, "true or false")
+
+    def texts(self, names):
+        self._read(names, lambda v: type(v) is str, "a text")
+
+    def int_lists(self, names):
+        self._read(names, lambda v: type(v) is list and all(type(i) is int for i in v), "a list of integers")
+
+    def text_lists(self, names):
+        self._read(names, lambda v: type(v) is list and all(type(i) is str for i in v), "a list of texts")
+
+    def optional_int(self, name, low=1, high=1 << 32):
+        """The key must be there; null stands for "does not apply"."""
+        self._read(name, lambda v: v is None or type(v) is int and low <= v <= high, f"null or an integer in {low}..{high}")
+
+    def fixed(self, **values):
+        """Keys whose only supported value is the given one; anything else is a model this file does not compute."""
+        for name, value in values.items():
+            self._read(name, lambda v, value=value: type(v) is type(value) and v == value, f"{value!r} (nothing else is implemented)")
+
+    def default(self, why, **values):
+        """Keys that the family's published configs omit: `why` says what their absence means there."""
+        assert why
+        for name, value in values.items():
+            self._known.add(name)
+            found = self._data.get(name, value)
+            numeric = type(value) in (int, float) and type(found) in (int, float)
+            if not (type(found) is type(value) or numeric or value is None or found is None):
+                self._problem(f"`{self._full(name)}` must be like {value!r}, got {found!r:.60}")
+                found = value
+            setattr(self, name, found)
+
+    def section(self, name):
+        """A nested object that must be there."""
+        self._known.add(name)
+        if name not in self._data:
+            self._problem(f"`{self._full(name)}` is missing")
+        child = Section(self._data.get(name, {}), self._full(name), self._problems)
+        child._absent = name not in self._data
+        self._children.append(child)
+        setattr(self, name, child)
+        return child
+
+    def optional_section(self, name, why):
+        """A nested object or None."""
+        assert why
+        return self.section(name) if name in self._data else None
+
+    def ignore(self, names):
+        """Keys that are known and have no effect on inference."""
+        self._known.update(names.split())
+
+    def require(self, condition, text):
+        """A relation between keys that were read."""
+        if not condition:
+            self._problem(text)
+
+    @property
+    def complete(self):
+        """Whether no problem has been found so far: relations between keys can be looked at."""
+        return not self._problems
+
+    def finish(self):
+        """Raises ConfigError when a key is missing, wrong or unknown."""
+        self._find_unknown()
+        if self._problems:
+            raise ConfigError("\n".join(self._problems))
+
+    # ---- inside ----------------------------------------------------------------------------------
+    _absent = False
+
+    def _full(self, name):
+        return f"{self._path}.{name}" if self._path else name
+
+    def _problem(self, text):
+        self._problems.append(text)
+
+    def _read(self, names, good, expected):
+        for name in names.split():
+            self._known.add(name)
+            value = self._data.get(name)
+            if name not in self._data:
+                if not self._absent:
+                    self._problem(f"`{self._full(name)}` is missing")
+            elif not good(value):
+                self._problem(f"`{self._full(name)}` must be {expected}, got {value!r:.60}")
+            setattr(self, name, value)
+
+    def _find_unknown(self):
+        for name in self._data:
+            if name not in self._known:
+                self._problem(f"`{self._full(name)}` is unknown: neither read nor on this family's list of ignored keys")
+        for child in self._children:
+            child._find_unknown()

@@ -1,0 +1,110 @@
+"""Kimi-K3, text: the Kimi-Linear backbone with Attention Residuals, latent experts, SiTU and bounded gates (k:3.7).
+
+    blocks = [];  r = embed[ids]
+    for i:  h = mix(blocks + [r]);   every attn_res_block_size layers: push r, start anew
+            r = r + attn_i(rms(h));  h = mix(blocks + [r]);  r = r + mlp_i(rms(h))
+    logits = lm_head(rms(mix(blocks + [r])))
+"""
+import firstlight as fl
+from layers.kimi import Weights, check_backbone, feed_forward, kda, mla, read_backbone
+from layers.mxfp4 import read_quantization
+
+
+def serves(config):
+    text = config.get("text_config")
+    return config.get("model_type") == "kimi_k3" and not (isinstance(text, dict) and "index_topk" in text)
+
+
+def read(root):
+    c = read_text(root)
+    if c.complete:
+        check_backbone(c)
+    return c
+
+
+def read_text(root):
+    """Reads the whole config; returns the text section with the derived settings of the layers."""
+    # Serialisation boilerplate, and the ids of images: no text checkpoint needs them.
+    root.ignore("architectures auto_map model_type dtype ignore_index image_placeholder media_placeholder_token_id")
+    root.fixed(tie_word_embeddings=False)
+    root.ints("bos_token_id eos_token_id pad_token_id", low=0)
+    # Vision: known, not computed yet. Its tensors are announced and left out, images are refused.
+    root.ignore("vision_config")
+    c = root.section("text_config")
+    lin = read_backbone(c)
+    c.fixed(hidden_act="situ", topk_method="noaux_tc", model_type="kimi_linear")
+    c.floats("activation_situ_beta activation_situ_linear_beta", low=1e-30)
+    c.ints("attn_res_block_size routed_expert_hidden_size max_position_embeddings")
+    c.flags("latent_moe_use_norm mla_use_output_gate")
+    lin.floats("gate_lower_bound", high=0)
+    lin.flags("use_full_rank_gate")
+    c.ignore(TEXT_BOILERPLATE)
+    c.quantization = read_quantization(c)
+    if c.complete:
+        c.kda_gate = {"gate": "bounded", "lower_bound": lin.gate_lower_bound}
+        c.a_log_padded = True  # k:2.1: A_log is stored with 128 entries, the heads first
+        c.full_rank_gate, c.output_gate = lin.use_full_rank_gate, c.mla_use_output_gate
+        c.situ = {"beta": c.activation_situ_beta, "linear_beta": c.activation_situ_linear_beta}
+        c.latent_size, c.latent_norm = c.routed_expert_hidden_size, c.latent_moe_use_norm
+        c.eos_token_ids = sorted({c.eos_token_id, root.eos_token_id})
+    return c
+
+
+def build(g, c):
+    return build_text(g, c, lambda x, w, i: mla(x, w, c))
+
+
+def build_text(g, c, full_attention):
+    """`full_attention(x, w, i)` computes a layer that is not KDA."""
+    g.quantization(c.quantization)
+    g.not_computed("vision_tower.", "vision operators do not exist yet: images are refused")
+    g.not_computed("mm_projector.", "vision operators do not exist yet: images are refused")
+    w = Weights(g, "language_model.model.")
+    hidden, eps = c.hidden_size, c.rms_norm_eps
+
+    def mix(w, name, sources):
+        """k:3.7: softmax over depth of rms(v) . (norm * proj); the raw sources are averaged."""
+        norm, proj = w(f"{name}_norm.weight", hidden), w(f"{name}_proj.weight", 1, hidden)
+        return fl.depth_mix(sources, norm, proj, eps=eps)
+
+    g.scope("embedding")
+    blocks, r = [], fl.embedding(g.tokens(), w("embed_tokens.weight", c.vocab_size, hidden))
+    g.name(r, "hidden.0")
+    for i in range(c.num_hidden_layers):
+        layer = w.at(f"layers.{i}")
+        g.scope(f"layers.{i}.self_attn")
+        h = mix(layer, "self_attention_res", blocks + [r])
+        g.name(h, f"mixed_attn.{i}")
+        if i % c.attn_res_block_size == 0:  # pushed after mixing
+            blocks, r = blocks + [r], None
+        x = fl.rms_norm(h, layer("input_layernorm.weight", hidden), eps=eps)
+        if i + 1 in c.linear_attn_config.kda_layers:  # the lists are 1-based
+            a = kda(x, layer.at("self_attn"), c, i)
+        else:
+            a = full_attention(x, layer.at("self_attn"), i)
+        r = a if r is None else fl.add(r, a)
+        g.scope(f"layers.{i}.mlp")
+        h = mix(layer, "mlp_res", blocks + [r])
+        g.name(h, f"mixed_mlp.{i}")
+        x = fl.rms_norm(h, layer("post_attention_layernorm.weight", hidden), eps=eps)
+        r = fl.add(r, feed_forward(x, layer, c, i))
+        g.name(r, f"hidden.{i + 1}")
+    g.scope("head")
+    final = fl.rms_norm(mix(w, "output_attn_res", blocks + [r]), w("norm.weight", hidden), eps=eps)
+    g.name(final, "final")
+    g.logits(fl.linear(fl.sampled_rows(final), g.weight("language_model.lm_head.weight", [c.vocab_size, hidden])))
+    return {"max_context": c.max_position_embeddings, "vocab_size": c.vocab_size, "eos_token_ids": c.eos_token_ids}
+
+
+# k:1.3: library defaults that the published text_config carries along, without effect on inference. (top_k is a
+# sampling default, not the number of experts.)
+TEXT_BOILERPLATE = """
+_name_or_path add_cross_attention bad_words_ids begin_suppress_tokens chunk_size_feed_forward
+cross_attention_hidden_size decoder_start_token_id diversity_penalty do_sample early_stopping
+encoder_no_repeat_ngram_size exponential_decay_length_penalty finetuning_task forced_bos_token_id
+forced_eos_token_id id2label is_decoder is_encoder_decoder label2id length_penalty max_length min_length
+no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
+output_scores prefix problem_type pruned_heads remove_invalid_values repetition_penalty return_dict
+return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss
+tie_encoder_decoder tokenizer_class top_k top_p torchscript typical_p use_bfloat16
+"""

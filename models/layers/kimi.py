@@ -1,0 +1,170 @@
+"""Layers of the Kimi-Linear backbone (Kimi-Linear, Kimi-K3 and its DSA variant).
+
+`x [T, D]` is a layer's normed input. "k:n" points to a section of the family's specification (docs/spec-sources.md);
+papers: Kimi Linear (KDA), arXiv 2510.26692; DeepSeek-V2 (MLA), 2405.04434; DeepSeek-V3 (router), 2412.19437;
+DeepSeek-V3.2 (DSA), 2512.02556.
+"""
+import firstlight as fl
+
+# k:3.1: the first-party code builds q_a_layernorm and kv_a_layernorm with the class default, whatever rms_norm_eps says.
+LATENT_EPS = 1e-6
+# d:2: the LayerNorm of the index key.
+INDEX_KEY_EPS = 1e-6
+
+
+class Weights:
+    """Tensors of the checkpoint under a common prefix."""
+
+    def __init__(self, g, prefix):
+        self.g, self.prefix = g, prefix
+
+    def __call__(self, name, *shape, **how):
+        return self.g.weight(self.prefix + name, list(shape), **how)
+
+    def at(self, name):
+        return Weights(self.g, self.prefix + name + ".")
+
+
+def kda(x, w, c, layer):
+    """Kimi Delta Attention, k:3.3. The recurrence itself is the operator `kda`."""
+    lin = c.linear_attn_config
+    heads, dim, taps = lin.num_heads, lin.head_dim, lin.short_conv_kernel_size
+    width, hidden = heads * dim, c.hidden_size
+
+    def stream(letter):  # steps 1, 2: projection, short convolution, SiLU
+        p = fl.linear(x, w(f"{letter}_proj.weight", width, hidden))
+        s = fl.short_conv(p, w(f"{letter}_conv1d.weight", width, 1, taps, also=[[width, taps]]))
+        w.g.name(s, f"conv.{layer}.{letter}")
+        return s
+
+    q, k, v = stream("q"), stream("k"), stream("v")
+    f = fl.linear(fl.linear(x, w("f_a_proj.weight", dim, hidden)), w("f_b_proj.weight", width, dim))  # step 5
+    beta = fl.linear(x, w("b_proj.weight", heads, hidden))  # step 7, before the sigmoid
+    o = fl.kda(  # steps 3, 4, 6, 8
+        q, k, v, f, beta,
+        A_log=w("A_log", heads, also=[[1, 1, heads, 1]], padded=c.a_log_padded),
+        dt_bias=w("dt_bias", width, also=[[heads, dim]]),
+        heads=heads, key_dim=dim, value_dim=dim, **c.kda_gate,
+    )
+    w.g.name(o, f"state.{layer}")
+    if c.full_rank_gate:  # step 9
+        y = fl.linear(x, w("g_proj.weight", width, hidden))
+    else:
+        y = fl.linear(fl.linear(x, w("g_a_proj.weight", dim, hidden)), w("g_b_proj.weight", width, dim))
+    o = fl.gated_norm(o, y, w("o_norm.weight", dim), heads=heads, eps=1e-5)  # step 10: k:3.3 names 1e-5
+    return fl.linear(o, w("o_proj.weight", hidden, width))  # step 11
+
+
+def mla(x, w, c, choose=None):
+    """Multi-head latent attention without rotation, k:3.4, in its absorbed form.
+
+    `choose(x, cq)` returns the positions attended by each row (DSA), or is None for dense attention.
+    """
+    heads, nope, rope, vdim = c.num_attention_heads, c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim
+    hidden, rank = c.hidden_size, c.kv_lora_rank
+    if c.q_lora_rank is None:
+        cq, q = None, fl.linear(x, w("q_proj.weight", heads * (nope + rope), hidden))
+    else:
+        cq = fl.linear(x, w("q_a_proj.weight", c.q_lora_rank, hidden))
+        cq = fl.rms_norm(cq, w("q_a_layernorm.weight", c.q_lora_rank), eps=LATENT_EPS)
+        q = fl.linear(cq, w("q_b_proj.weight", heads * (nope + rope), c.q_lora_rank))
+    latent, k_pe = fl.split(fl.linear(x, w("kv_a_proj_with_mqa.weight", rank + rope, hidden)), at=rank)
+    latent = fl.rms_norm(latent, w("kv_a_layernorm.weight", rank), eps=LATENT_EPS)  # k_pe is not normed
+    o = fl.mla(
+        q, latent, k_pe, w("kv_b_proj.weight", heads * (nope + vdim), rank),
+        None if choose is None else choose(x, cq),
+        heads=heads, nope_dim=nope, rope_dim=rope, v_dim=vdim,
+        scale=(nope + rope) ** -0.5,  # the unrotated rope part counts
+    )
+    if c.output_gate:
+        o = fl.sigmoid_mul(o, fl.linear(x, w("g_proj.weight", heads * vdim, hidden)))
+    return fl.linear(o, w("o_proj.weight", hidden, heads * vdim))
+
+
+def indexer(x, cq, w, c):
+    """The lightning indexer of DSA, d:2 and (pooled keys) d:2.1, rotation off."""
+    heads, dim, pool = c.index_n_heads, c.index_head_dim, c.index_kpool
+    q = fl.linear(cq, w("wq_b.weight", heads * dim, c.q_lora_rank))
+    k = fl.linear(x, w("wk.weight", dim, c.hidden_size))
+    k = fl.layer_norm(k, w("k_norm.weight", dim), w("k_norm.bias", dim), eps=INDEX_KEY_EPS)
+    weight = fl.linear(x, w("weights_proj.weight", heads, c.hidden_size), precision="f32")
+    if pool == 1:
+        return fl.dsa_index(q, k, weight, heads=heads, dim=dim, topk=c.index_topk)
+    gate = fl.linear(x, w("index_kpool_compress_gate", dim, c.hidden_size))
+    ape = w("index_kpool_compress_ape", pool, dim)
+    return fl.dsa_index(q, k, weight, gate, ape, heads=heads, dim=dim, topk=c.index_topk, kpool=pool,
+                        select_tail=c.index_kpool_always_select_tail)
+
+
+def activation(gate, up, c):
+    """SiLU (SwiGLU) or SiTU, k:3.6."""
+    if c.situ is None:
+        return fl.silu_mul(gate, up)
+    return fl.situ_mul(gate, up, **c.situ)
+
+
+def mlp(x, w, c, width):
+    gate = fl.linear(x, w("gate_proj.weight", width, c.hidden_size))
+    up = fl.linear(x, w("up_proj.weight", width, c.hidden_size))
+    return fl.linear(activation(gate, up, c), w("down_proj.weight", c.hidden_size, width))
+
+
+def moe(x, w, c, layer):
+    """Mixture of experts, k:3.5; latent when `routed_expert_hidden_size` is given."""
+    count, width, latent = c.num_experts, c.moe_intermediate_size, c.latent_size
+    logits = fl.linear(x, w("gate.weight", count, c.hidden_size), precision="f32")
+    experts, weights = fl.moe_route(
+        logits, w("gate.e_score_correction_bias", count), topk=c.num_experts_per_token,
+        groups=c.num_expert_group, topk_groups=c.topk_group,
+        renormalize=c.moe_renormalize and c.num_experts_per_token > 1, scale=c.routed_scaling_factor,
+    )
+    w.g.name(experts, f"experts.{layer}")
+    u = x if latent is None else fl.linear(x, w("routed_expert_down_proj.weight", latent, c.hidden_size))
+    size = c.hidden_size if latent is None else latent
+
+    def matrices(name, rows, columns):
+        return [w(f"experts.{e}.{name}.weight", rows, columns) for e in range(count)]
+
+    y = fl.moe_experts(
+        u, experts, weights, matrices("w1", width, size), matrices("w3", width, size), matrices("w2", size, width),
+        **({"activation": "silu"} if c.situ is None else {"activation": "situ", **c.situ}),
+    )
+    if latent is not None:
+        if c.latent_norm:
+            y = fl.rms_norm(y, w("routed_expert_norm.weight", latent), eps=c.rms_norm_eps)
+        y = fl.linear(y, w("routed_expert_up_proj.weight", c.hidden_size, latent))
+    return fl.add(y, mlp(x, w.at("shared_experts"), c, c.num_shared_experts * width))
+
+
+def feed_forward(x, w, c, layer):
+    """A layer is MoE iff layer >= first_k_dense_replace and layer % moe_layer_freq == 0 (k:1.1)."""
+    if layer >= c.first_k_dense_replace and layer % c.moe_layer_freq == 0:
+        return moe(x, w.at("block_sparse_moe"), c, layer)
+    return mlp(x, w.at("mlp"), c, c.intermediate_size)
+
+
+def read_backbone(c):
+    """The keys that Kimi-Linear and Kimi-K3 share. Returns the `linear_attn_config` section."""
+    c.ints("vocab_size hidden_size num_hidden_layers intermediate_size first_k_dense_replace moe_layer_freq")
+    c.ints("num_experts num_experts_per_token num_shared_experts moe_intermediate_size num_expert_group topk_group")
+    c.ints("num_attention_heads num_key_value_heads kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim")
+    c.optional_int("q_lora_rank")
+    c.ints("bos_token_id eos_token_id pad_token_id", low=0)
+    c.flags("moe_renormalize use_grouped_topk")
+    c.floats("routed_scaling_factor rms_norm_eps", low=0)
+    c.fixed(mla_use_nope=True, moe_router_activation_func="sigmoid", num_nextn_predict_layers=0, tie_word_embeddings=False)
+    c.ignore("architectures auto_map dtype initializer_range transformers_version use_cache")
+    lin = c.section("linear_attn_config")
+    lin.ints("num_heads head_dim short_conv_kernel_size")
+    lin.int_lists("full_attn_layers kda_layers")
+    return lin
+
+
+def check_backbone(c):
+    """Relations between the keys of read_backbone."""
+    lin = c.linear_attn_config
+    layers = list(range(1, c.num_hidden_layers + 1))
+    c.require(sorted(lin.full_attn_layers + lin.kda_layers) == layers,
+              "`linear_attn_config.full_attn_layers` and `kda_layers` must name each layer 1..num_hidden_layers once")
+    c.require(c.num_key_value_heads == c.num_attention_heads, "`num_key_value_heads` must equal `num_attention_heads`")
+    c.require(c.use_grouped_topk or c.num_expert_group == 1, "`use_grouped_topk` is false but `num_expert_group` is not 1")

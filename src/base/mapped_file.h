@@ -1,0 +1,53 @@
+// Files seen as memory: a read-only mapping that lives as long as its object, and a bounded plain read for
+// small text files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace firstlight {
+
+/// A regular file mapped read-only. Moving keeps bytes() in place. Opening reads no data: pages come from the
+/// disk when they are touched. Another process that truncates the file while it is mapped kills the reader
+/// (SIGBUS); no check on our side can prevent that.
+class MappedFile {
+ public:
+  enum class Advice { kNormal, kSequential, kRandom, kWillNeed, kDontNeed };
+
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile() = default;
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  /// A hint about [offset, offset + length), cut to the file; the system may ignore it, so nothing is
+  /// returned.
+  void advise(Advice advice, std::size_t offset, std::size_t length) const;
+  void advise(Advice advice) const { advise(advice, 0, size_); }
+
+ private:
+  void unmap();
+
+  std::string path_;
+  const std::uint8_t* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// The whole of a regular file; an Error if it is larger than `max_bytes`.
+Result<std::string> read_file(const std::string& path, std::size_t max_bytes);
+
+/// "No such file or directory" for the given errno.
+std::string system_error_text(int error_number);
+
+}  // namespace firstlight

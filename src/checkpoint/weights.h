@@ -1,0 +1,65 @@
+// From the tensors a model asks for to the bytes that hold them. Every request must be met and every tensor
+// of the checkpoint must be used, or the load fails with one Error that lists everything.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/tensor.h"
+#include "checkpoint/checkpoint.h"
+
+namespace firstlight {
+
+struct WeightRequest {
+  std::string name;
+  Shape shape;
+  /// Other shapes in which the same elements may be stored, e.g. [1,1,32,1] for [32].
+  std::vector<Shape> also_accept = {};
+  /// The stored leading dimension may be larger; the rows beyond must be zero and are dropped.
+  bool prefix_rows = false;
+  std::vector<DType> dtypes = {DType::kBF16, DType::kF16, DType::kF32};
+  /// "X.weight" of shape [N, K] may be stored as "X.weight_packed" and "X.weight_scale".
+  bool allow_mxfp4 = true;
+};
+
+/// Tensors that the model does not use on purpose.
+struct IgnoredPrefix {
+  std::string prefix;
+  std::string reason;
+};
+
+struct WeightData {
+  enum class Format { kPlain, kMXFP4 };
+
+  std::string name;  // as requested
+  Shape shape;       // as requested
+  Format format = Format::kPlain;
+  TensorView plain;   // kPlain: has the requested shape
+  TensorView packed;  // kMXFP4: U8 [N, K/2], low nibble = lower column
+  TensorView scale;   // kMXFP4: U8 [N, K/32], a group is 32 columns
+};
+
+struct BoundWeights {
+  std::vector<WeightData> weights;   // in the order of the requests
+  std::vector<std::string> notices;  // what was left out, and why
+};
+
+/// The views point into the checkpoint's files: keep it open.
+Result<BoundWeights> bind_weights(const Checkpoint& checkpoint, const std::vector<WeightRequest>& requests,
+                                  const std::vector<IgnoredPrefix>& ignored = {});
+
+/// Row access: rows along the leading dimension, everything behind it is one row (a vector has rows of one
+/// element, a scalar is one row). f32 is exact for all formats. bf16 is exact for BF16 and MXFP4; F16 and F32
+/// round to nearest even. Only for weights of dtypes BF16, F16, F32 and for MXFP4.
+[[nodiscard]] std::int64_t weight_rows(const WeightData& weight);
+[[nodiscard]] std::int64_t weight_row_elements(const WeightData& weight);
+
+/// Writes rows [row_begin, row_begin + row_count) one after the other. Fails, naming the tensor, on an MXFP4
+/// scale of NaN or a value beyond the range of float.
+Status read_rows_f32(const WeightData& weight, std::int64_t row_begin, std::int64_t row_count, float* out);
+Status read_rows_bf16(const WeightData& weight, std::int64_t row_begin, std::int64_t row_count,
+                      std::uint16_t* out);
+
+}  // namespace firstlight

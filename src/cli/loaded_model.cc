@@ -1,0 +1,44 @@
+#include "cli/loaded_model.h"
+
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "cli/terminal.h"
+#include "engine/generation.h"
+
+namespace firstlight {
+
+Result<std::unique_ptr<LoadedModel>> open_model(const ModelFlags& flags) {
+  const std::filesystem::path folder = flags.folder;
+  auto loaded = std::make_unique<LoadedModel>();
+  loaded->flags = flags;
+  FL_ASSIGN(loaded->traced, trace_model(folder, models_folder()));
+  FL_ASSIGN(loaded->tokenizer, load_tokenizer(folder, loaded->traced.vocab_size));
+  FL_ASSIGN(loaded->defaults, read_generation_config(folder / "generation_config.json"));
+  std::string unknown;
+  for (const std::string& key : loaded->defaults.unknown_keys) unknown += (unknown.empty() ? "" : ", ") + key;
+  if (!unknown.empty()) say_warning("generation_config.json: not used: " + unknown);
+  loaded->end_tokens = end_token_ids(loaded->traced.eos_token_ids, loaded->defaults, *loaded->tokenizer);
+  FL_ASSIGN(loaded->checkpoint, Checkpoint::open(folder));
+  return loaded;
+}
+
+Status load_weights(LoadedModel& loaded) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgressLine progress("loading", ProgressLine::Unit::kBytes);
+  LoadOptions options;
+  options.f32 = loaded.flags.f32;
+  options.threads = loaded.flags.threads;
+  options.context = loaded.flags.context;
+  options.max_context = loaded.traced.max_context;
+  options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
+  FL_ASSIGN(loaded.model, Model::load(std::move(loaded.traced.graph), loaded.checkpoint, std::move(options)));
+  progress.clear();
+  for (const std::string& notice : loaded.model->notices()) say_warning(notice);
+  FL_ASSIGN(loaded.session, Session::create(*loaded.model));
+  loaded.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {};
+}
+
+}  // namespace firstlight

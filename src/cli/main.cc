@@ -1,0 +1,39 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "cli/version.h"
+
+int main(int argc, char** argv) {
+  using namespace firstlight;
+  install_interrupt_handler();
+
+  CLI::App app("Firstlight runs language models from Hugging Face checkpoint folders.", "firstlight");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", version_text, "Print what `firstlight version` prints");
+  app.footer(
+      "`firstlight COMMAND --help` explains a command. Exit codes: 0 success, 1 bad input, 2 bad usage,\n"
+      "130 stopped by Ctrl-C.");
+  const std::array commands = {add_generate(app), add_chat(app), add_inspect(app), add_forward(app),
+                               add_version(app)};
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), [&](const Command& c) {
+        return c.app->check_name(argv[1]);
+      })) {
+    std::string names;
+    for (const Command& command : commands) names += " " + command.app->get_name();
+    say("there is no command " + std::string(argv[1]) + "; the commands are" + names);
+    return kExitUsage;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitSuccess : kExitUsage;
+  }
+  const auto given = std::find_if(commands.begin(), commands.end(),
+                                  [](const Command& command) { return command.app->parsed(); });
+  return given->run();
+}

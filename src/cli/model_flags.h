@@ -1,0 +1,22 @@
+// The flags that choose a checkpoint and how it is run; shared by every subcommand that runs one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace firstlight {
+
+struct ModelFlags {
+  std::string folder;
+  bool f32 = false;
+  int threads = 0;           // 0: one a core
+  std::int64_t context = 0;  // 0: the model's maximum, or what fits into memory
+};
+
+void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+}  // namespace firstlight

@@ -1,0 +1,42 @@
+// Checks of single flags whose messages people can read; CLI11's own name internals.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace firstlight {
+
+inline bool is_digits(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// 0, 1, 2, …
+inline CLI::Validator whole_number() {
+  return {[](std::string& text) { return is_digits(text) ? "" : "must be a whole number, not " + text; }, "",
+          ""};
+}
+
+/// 1, 2, 3 … up to `most`, of which 18 digits are certain to fit.
+inline CLI::Validator count(std::int64_t most = 999999999999999999) {
+  return {[most](std::string& text) {
+            const bool good =
+                is_digits(text) && text.size() <= 18 && std::stoll(text) >= 1 && std::stoll(text) <= most;
+            return good ? "" : "must be a whole number from 1 to " + std::to_string(most) + ", not " + text;
+          },
+          "", ""};
+}
+
+inline CLI::Validator one_of(std::vector<std::string> words) {
+  return {[words = std::move(words)](std::string& text) {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+            std::string list;
+            for (const std::string& word : words) list += (list.empty() ? "" : " or ") + word;
+            return "must be " + list + ", not " + text;
+          },
+          "", ""};
+}
+
+}  // namespace firstlight

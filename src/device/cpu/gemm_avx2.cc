@@ -1,0 +1,50 @@
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cpu/gemm_call.h"
+#include "device/cpu/simd_avx2.h"
+
+namespace firstlight::avx2 {
+namespace {
+
+// 6 x 16 columns are 12 accumulators, with 2 weights and a broadcast 15 of 16 ymm.
+constexpr int kMaxRows = 6;
+/// Two multiply-adds are issued every cycle and take 4: at least 8 independent ymm chains.
+constexpr int vecs_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+
+/// bf16 pairs widened: the same chain as vdpbf16ps, odd element first. Bf16Mode makes the FMA flush as
+/// that instruction does, so even the bits of extreme values are the same.
+struct Bf16 {
+  static constexpr int kDepth = 2;
+  static constexpr int kPhases = 2;  // odd k, then even
+  static constexpr std::int64_t kXBytes = 8;
+  FL_INLINE Vec load_w(const std::byte* p, int phase) { return widened(p, 1 - phase); }
+  FL_INLINE Vec load_x(const std::byte* p, int phase) {
+    return broadcast(reinterpret_cast<const float*>(p)[1 - phase]);
+  }
+  FL_INLINE Vec add(Vec y, Vec x, Vec w) { return fma(x, w, y); }
+  /// n <= 16 values of a row, rounded to bf16, into a block.
+  FL_INLINE void convert(std::byte* block, const float* x, int n) {
+    store(reinterpret_cast<float*>(block), round_to_bf16(load_n(x, n)));
+  }
+};
+
+/// Denormals in and out are zero while one of these lives. The loops it is for are not inlined, so no
+/// other arithmetic can drift into its scope.
+class Bf16Mode {
+ public:
+  Bf16Mode() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
+  ~Bf16Mode() { _mm_setcsr(saved_); }
+  Bf16Mode(const Bf16Mode&) = delete;
+  Bf16Mode& operator=(const Bf16Mode&) = delete;
+
+ private:
+  static constexpr unsigned kFlushToZero = 0x8000;
+  static constexpr unsigned kDenormalsAreZero = 0x0040;
+  unsigned saved_;
+};
+
+}  // namespace
+}  // namespace firstlight::avx2
+
+#include "device/cpu/gemm_kernels.inc"

@@ -1,0 +1,21 @@
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cpu/gemm_call.h"
+#include "device/cpu/simd_avx512.h"
+
+namespace firstlight::avx512 {
+namespace {
+
+// 12 x 2 accumulators + 2 weights + X as a broadcast memory operand: 27 of 32 zmm.
+constexpr int kMaxRows = 12;
+/// A multiply-add is issued every cycle and takes 4 to 6: at least 8 independent chains.
+constexpr int vecs_for(int rows) { return rows == 1 ? 8 : rows <= 3 ? 4 : 2; }
+
+}  // namespace
+}  // namespace firstlight::avx512
+
+#include "device/cpu/gemm_pairs.inc"
+
+// After the loops it calls.
+#include "device/cpu/gemm_kernels.inc"

@@ -1,0 +1,62 @@
+// What crosses into the per-instruction-set files of the GEMM: plain pointers and sizes, no containers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace firstlight {
+
+/// The outputs one panel of weights computes: columns [column, column + count) of Y.
+struct PanelSpan {
+  std::int32_t column = 0;
+  std::int32_t count = 0;
+};
+
+/// The three inner loops, by what X and W hold.
+enum class GemmKind : std::uint8_t {
+  kF32F32,   // X f32, W f32
+  kF32Bf16,  // X f32, W bf16 widened
+  kBf16,     // X bf16, W bf16, in the model of vdpbf16ps
+};
+
+/// Rows of X that are prepared together. 12 rows x 32 columns are 24 accumulators, which with 2 weights and
+/// room for X fill 32 zmm registers; weights are read once for up to 12 rows.
+inline constexpr std::int64_t kGemmTileRows = 12;
+/// Rows are split evenly: 32 rows are 11 + 11 + 10, not 12 + 12 + 8.
+constexpr std::int64_t gemm_tile_count(std::int64_t m) { return (m + kGemmTileRows - 1) / kGemmTileRows; }
+
+struct GemmCall {
+  GemmKind kind;
+  std::int64_t m, k;
+  const float* x;  // [m, k] through x_rows (or null), rows ldx apart
+  std::int64_t ldx;
+  const std::int32_t* x_rows;
+  const std::byte* panels;  // [panels][panel_bytes]
+  std::int64_t panel_bytes;
+  const PanelSpan* spans;  // [panels]
+  float* y;                // [m, columns] through y_rows (or null), rows ldy apart
+  std::int64_t ldy;
+  const std::int32_t* y_rows;
+  std::int64_t first_column;  // the output column that y[0] stands for
+  std::byte* scratch;         // X as the kernel reads it: [tiles][blocks of k][rows of the tile][64 bytes]
+};
+
+/// The functions of one translation unit.
+struct GemmFunctions {
+  const char* (*compiled_as)();  // "generic", "avx2", "avx512"
+  std::uint64_t (*calls)();      // of `panels` so far: proof that this code ran
+  void (*prepare)(const GemmCall&, std::int64_t tile_begin, std::int64_t tile_end);
+  void (*panels)(const GemmCall&, std::int64_t panel_begin, std::int64_t panel_end);
+};
+
+namespace generic {
+extern const GemmFunctions kGemmFunctions;
+}
+namespace avx2 {
+extern const GemmFunctions kGemmFunctions;
+}
+namespace avx512 {
+extern const GemmFunctions kGemmFunctions;
+}
+
+}  // namespace firstlight

@@ -1,0 +1,236 @@
+#include "device/cpu/packed_matrix.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+
+namespace firstlight {
+
+namespace {
+
+constexpr std::int64_t kPanel = PackedMatrix::kPanel;
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+constexpr std::int64_t kCacheLine = 64;
+
+std::int64_t panels_for(std::int64_t rows) { return (rows + kPanel - 1) / kPanel; }
+
+std::int64_t bytes_of_panel(std::int64_t k, DType target) {
+  const std::int64_t depth = target == DType::kBF16 ? (k + 1) / 2 * 2 : k;
+  return depth * kPanel * static_cast<std::int64_t>(dtype_size(target));
+}
+
+/// Zeroed memory. Weights are megabytes read in order: huge pages save most of the TLB misses. Only whole
+/// huge pages ask for them, so a small matrix wastes nothing.
+std::byte* allocate(std::int64_t bytes) {
+  const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
+  const std::int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* p = std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(rounded));
+  if (p == nullptr) return nullptr;
+  const std::int64_t huge = bytes / kHugePage * kHugePage;
+  if (huge > 0)
+    madvise(p, static_cast<std::size_t>(huge), MADV_HUGEPAGE);  // a hint: failure costs speed only
+  return static_cast<std::byte*>(p);
+}
+
+/// 32 rows, or fewer, of 4-byte elements (an f32, or a bf16 pair) into [count][32]. `rows[i]` may be null.
+void interleave(const std::array<const std::byte*, kPanel>& rows, std::int64_t count, std::byte* panel) {
+  // Blocks of 16 elements: 32 cache lines in, 2 KiB out, all in L1.
+  constexpr std::int64_t kBlock = 16;
+  for (std::int64_t from = 0; from < count; from += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - from);
+    for (std::int64_t r = 0; r < kPanel; ++r) {
+      const std::byte* in = rows[static_cast<std::size_t>(r)];
+      std::byte* out = panel + (from * kPanel + r) * 4;
+      for (std::int64_t i = 0; i < n; ++i) {
+        std::uint32_t element = 0;
+        if (in != nullptr) std::memcpy(&element, in + (from + i) * 4, 4);
+        std::memcpy(out + i * kPanel * 4, &element, 4);
+      }
+    }
+  }
+}
+
+/// Where the rows of one part come from: in place when they already have the packed type, else converted.
+class Rows {
+ public:
+  Rows(const TensorView& w, DType target) : view_(&w), target_(target), k_(w.shape[1]) {}
+  Rows(const RowSource& source, std::int64_t k, DType target) : source_(&source), target_(target), k_(k) {}
+
+  [[nodiscard]] std::int64_t count() const { return view_ != nullptr ? view_->shape[0] : source_->rows; }
+
+  /// Row `row` in the target type, padded to 4-byte elements; valid until `buffer` changes.
+  const std::byte* row(std::int64_t row, std::vector<float>& values, std::byte* buffer) const {
+    const bool pairs = target_ == DType::kBF16;
+    if (view_ != nullptr && view_->dtype == target_) {
+      const std::int64_t bytes = k_ * static_cast<std::int64_t>(dtype_size(target_));
+      const auto* in = reinterpret_cast<const std::byte*>(view_->data) + row * bytes;
+      if (!pairs || k_ % 2 == 0) return in;
+      std::memcpy(buffer, in, static_cast<std::size_t>(bytes));
+      std::memset(buffer + bytes, 0, 2);
+      return buffer;
+    }
+    read(row, values.data());
+    if (!pairs) {
+      std::memcpy(buffer, values.data(), static_cast<std::size_t>(k_) * 4);
+      return buffer;
+    }
+    for (std::int64_t k = 0; k < k_; ++k) {
+      const std::uint16_t h = f32_to_bf16(values[static_cast<std::size_t>(k)]);
+      std::memcpy(buffer + 2 * k, &h, 2);
+    }
+    if (k_ % 2 != 0) std::memset(buffer + 2 * k_, 0, 2);
+    return buffer;
+  }
+
+ private:
+  void read(std::int64_t row, float* out) const {
+    if (source_ != nullptr) return source_->read(row, out);
+    const std::size_t size = dtype_size(view_->dtype);
+    const std::uint8_t* in = view_->data + static_cast<std::size_t>(row * k_) * size;
+    for (std::int64_t k = 0; k < k_; ++k, in += size) {
+      if (view_->dtype == DType::kF32) {
+        std::memcpy(&out[k], in, 4);
+        continue;
+      }
+      std::uint16_t h = 0;
+      std::memcpy(&h, in, 2);
+      out[k] = view_->dtype == DType::kF16 ? f16_to_f32(h) : bf16_to_f32(h);
+    }
+  }
+
+  const TensorView* view_ = nullptr;
+  const RowSource* source_ = nullptr;
+  DType target_;
+  std::int64_t k_;
+};
+
+std::string two_dimensions(const TensorView& w) {
+  return "pack: a weight must be BF16, F32 or F16 with shape [N, K], N and K positive; got " +
+         std::string(dtype_name(w.dtype)) + " " + shape_text(w.shape);
+}
+
+}  // namespace
+
+class Packer {
+ public:
+  static Result<PackedMatrix> pack(std::span<const Rows> parts, std::int64_t k, DType target,
+                                   ThreadPool* pool) {
+    if (target != DType::kF32 && target != DType::kBF16) {
+      return Error{"pack: weights are packed as F32 or BF16, not " + std::string(dtype_name(target))};
+    }
+    // Offsets inside kernels stay far from overflow with these bounds.
+    if (k <= 0 || k > (std::int64_t{1} << 32)) {
+      return Error{"pack: K must be between 1 and 2^32, got " + std::to_string(k)};
+    }
+    PackedMatrix m;
+    m.k_ = k;
+    m.dtype_ = target;
+    m.panel_bytes_ = bytes_of_panel(k, target);
+    for (const Rows& part : parts) {
+      const std::int64_t rows = part.count();
+      if (rows <= 0 || rows > std::numeric_limits<std::int32_t>::max() - m.n_ - kPanel) {
+        return Error{"pack: a weight needs between 1 and 2^31 outputs, got " + std::to_string(rows)};
+      }
+      const std::int64_t first = m.panels();
+      for (std::int64_t r = 0; r < rows; r += kPanel) {
+        m.spans_.push_back({.column = static_cast<std::int32_t>(m.n_ + r),
+                            .count = static_cast<std::int32_t>(std::min(kPanel, rows - r))});
+      }
+      m.parts_.push_back({.panels = {first, m.panels()}, .columns = {m.n_, m.n_ + rows}});
+      m.n_ += rows;
+    }
+    if (m.panels() == 0) return Error{"pack: no weights given"};
+    if (m.panels() > std::numeric_limits<std::int64_t>::max() / 2 / m.panel_bytes_) {
+      return Error{"pack: weights of " + std::to_string(m.n_) + " x " + std::to_string(k) + " overflow"};
+    }
+    m.data_.reset(allocate(m.bytes()));
+    if (m.data_ == nullptr) {
+      return Error{"pack: not enough memory for " + std::to_string(m.bytes()) + " bytes of weights"};
+    }
+    if (pool == nullptr) {
+      fill(m, parts, {0, m.panels()});
+    } else {
+      pool->run([&](int t) { fill(m, parts, static_range(m.panels(), t, pool->threads())); });
+    }
+    return m;
+  }
+
+ private:
+  static void fill(PackedMatrix& m, std::span<const Rows> parts, Range panels) {
+    const std::int64_t row_bytes = m.panel_bytes_ / kPanel;
+    std::vector<float> values(static_cast<std::size_t>(m.k_));
+    std::vector<std::byte> buffer(static_cast<std::size_t>(m.panel_bytes_));
+    std::size_t part = 0;
+    for (std::int64_t p = panels.begin; p < panels.end; ++p) {
+      while (p >= m.parts_[part].panels.end) ++part;
+      const std::int64_t first = (p - m.parts_[part].panels.begin) * kPanel;
+      std::array<const std::byte*, kPanel> rows{};
+      for (std::int64_t r = 0; r < m.spans_[static_cast<std::size_t>(p)].count; ++r) {
+        rows[static_cast<std::size_t>(r)] =
+            parts[part].row(first + r, values, &buffer[static_cast<std::size_t>(r * row_bytes)]);
+      }
+      interleave(rows, row_bytes / 4, m.data_.get() + p * m.panel_bytes_);
+    }
+  }
+};
+
+void PackedMatrix::Free::operator()(std::byte* p) const { std::free(p); }
+
+float PackedMatrix::at(std::int64_t n, std::int64_t k) const {
+  for (std::int64_t p = 0; p < panels(); ++p) {
+    const std::int64_t i = n - spans_[static_cast<std::size_t>(p)].column;
+    if (i < 0 || i >= spans_[static_cast<std::size_t>(p)].count) continue;
+    if (dtype_ == DType::kF32) {
+      float f = 0;
+      std::memcpy(&f, panel(p) + (k * kPanel + i) * 4, 4);
+      return f;
+    }
+    std::uint16_t h = 0;
+    std::memcpy(&h, panel(p) + ((k / 2 * kPanel + i) * 2 + k % 2) * 2, 2);
+    return bf16_to_f32(h);
+  }
+  check(false, "PackedMatrix::at: no such output");
+  return 0;
+}
+
+DType packed_dtype(DType source, Arithmetic arithmetic, bool keep_f32) {
+  if (source == DType::kBF16) return DType::kBF16;
+  return arithmetic == Arithmetic::kF32 || keep_f32 ? DType::kF32 : DType::kBF16;
+}
+
+std::int64_t packed_bytes(std::span<const std::int64_t> part_rows, std::int64_t k, DType target) {
+  std::int64_t panels = 0;
+  for (const std::int64_t rows : part_rows) panels += panels_for(rows);
+  return panels * bytes_of_panel(k, target);
+}
+
+Result<PackedMatrix> pack(const TensorView& w, DType target, ThreadPool* pool) {
+  return pack(std::span(&w, 1), target, pool);
+}
+
+Result<PackedMatrix> pack(std::span<const TensorView> parts, DType target, ThreadPool* pool) {
+  std::vector<Rows> rows;
+  for (const TensorView& w : parts) {
+    const bool known = w.dtype == DType::kF32 || w.dtype == DType::kBF16 || w.dtype == DType::kF16;
+    if (!known || w.shape.size() != 2 || w.shape[0] <= 0 || w.shape[1] <= 0) return Error{two_dimensions(w)};
+    if (w.shape[1] != parts[0].shape[1]) {
+      return Error{"pack: weights packed together need the same K, got " + shape_text(parts[0].shape) +
+                   " and " + shape_text(w.shape)};
+    }
+    rows.emplace_back(w, target);
+  }
+  return Packer::pack(rows, parts.empty() ? 1 : parts[0].shape[1], target, pool);
+}
+
+Result<PackedMatrix> pack(std::span<const RowSource> parts, std::int64_t k, DType target, ThreadPool* pool) {
+  std::vector<Rows> rows;
+  for (const RowSource& source : parts) rows.emplace_back(source, k, target);
+  return Packer::pack(rows, k, target, pool);
+}
+
+}  // namespace firstlight

@@ -1,0 +1,147 @@
+#include "engine/model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/memory_limit.h"
+#include "checkpoint/weights.h"
+#include "engine/weight_source.h"
+#include "graph/passes.h"
+
+namespace firstlight {
+namespace {
+
+std::int64_t source_bytes(const WeightData& w) {
+  return w.format == WeightData::Format::kMXFP4 ? w.packed.bytes() + w.scale.bytes() : w.plain.bytes();
+}
+
+/// Bytes of a weight once packed: bf16 stays bf16, f32 is rounded to bf16 outside of f32 mode.
+std::int64_t resident_bytes(const WeightSource& w, bool f32) {
+  return w.elements() * (w.exact_in_bf16() || !f32 ? 2 : 4);
+}
+
+Status check_quantization(const Graph& graph, const std::vector<WeightData>& weights) {
+  const auto packed = std::ranges::find(weights, WeightData::Format::kMXFP4, &WeightData::format);
+  if (packed != weights.end() && graph.quantization().empty()) {
+    return Error{"config.json has no `quantization_config`, but " + packed->name +
+                 " is stored packed (MXFP4)"};
+  }
+  if (packed == weights.end() && !graph.quantization().empty()) {
+    return Error{"config.json declares `quantization_config` (" + graph.quantization() +
+                 "), but no tensor of the checkpoint is packed"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Model::choose_context(std::int64_t weight_bytes) {
+  if (options_.context > options_.max_context) {
+    return Error{"a context of " + std::to_string(options_.context) +
+                 " tokens is more than the model's maximum of " + std::to_string(options_.max_context)};
+  }
+  const CacheLayout layout = cache_layout_of(graph_, options_.f32);
+  const StepLimits limits{.tokens = options_.step_tokens, .sampled = options_.sampled_rows};
+  // Kernels' scratch is of the order of the buffers; scores of sparse attention take some bytes a token and
+  // thread.
+  const std::int64_t fixed =
+      weight_bytes + options_.sequences * layout.state_bytes + 3 * buffer_bytes_of(graph_, limits, {});
+  const std::int64_t page = options_.sequences * layout.page_bytes + options_.threads * kPageTokens * 16;
+  const std::int64_t available = available_memory();
+  const std::int64_t fits =
+      std::min(options_.max_context, std::max<std::int64_t>(available - fixed, 0) / page * kPageTokens);
+  const std::string have = bytes_text(available) + " of memory are available";
+  if (fits < std::min(options_.max_context, kPageTokens)) {
+    return Error{"the model needs " + bytes_text(fixed + page) + " (" + bytes_text(weight_bytes) +
+                 " of them weights), " + have};
+  }
+  if (options_.context > fits) {
+    return Error{"a context of " + std::to_string(options_.context) + " tokens needs " +
+                 bytes_text(fixed + (options_.context + kPageTokens - 1) / kPageTokens * page) + ", " + have +
+                 "; the largest context that fits is " + std::to_string(fits)};
+  }
+  if (options_.context == 0) {
+    options_.context = fits;
+    if (fits < options_.max_context) {
+      notices_.push_back("context limited to " + std::to_string(fits) + " of the model's " +
+                         std::to_string(options_.max_context) + " tokens: " + have);
+    }
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkpoint, LoadOptions options) {
+  std::unique_ptr<Model> model(new Model());
+  FL_ASSIGN(model->isa_, choose_isa());
+  if (options.threads <= 0)
+    options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (options.sampled_rows <= 0) options.sampled_rows = options.sequences;
+  model->options_ = std::move(options);
+  model->graph_ = std::move(graph);
+  Graph& g = model->graph_;
+  if (model->options_.fuse) fuse_linears(g);
+
+  std::vector<WeightRequest> requests;
+  for (const WeightDecl& w : g.weights()) {
+    requests.push_back({.name = w.name, .shape = w.shape, .also_accept = w.also, .prefix_rows = w.padded});
+  }
+  std::vector<IgnoredPrefix> ignored;
+  for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason});
+  FL_ASSIGN(BoundWeights bound, bind_weights(checkpoint, requests, ignored));
+  FL_TRY(check_quantization(g, bound.weights));
+  model->notices_ = std::move(bound.notices);
+
+  std::vector<std::int64_t> bytes;
+  std::int64_t total = 0;
+  std::int64_t resident = 0;
+  std::vector<const WeightSource*> weights;
+  for (WeightData& data : bound.weights) {
+    bytes.push_back(source_bytes(data));
+    total += bytes.back();
+    model->sources_.push_back(make_weight_source(std::move(data)));
+    weights.push_back(model->sources_.back().get());
+    resident += resident_bytes(*weights.back(), model->options_.f32);
+  }
+  FL_TRY(model->choose_context(resident));
+
+  const LoadOptions& o = model->options_;
+  ProgramOptions program{.limits = {.tokens = o.step_tokens,
+                                    .sampled = o.sampled_rows,
+                                    .sequences = o.sequences,
+                                    .context = o.context},
+                         .isa = model->isa_,
+                         .f32 = o.f32,
+                         .threads = o.threads,
+                         .keep = {}};
+  for (const std::string& name : o.keep) {
+    const auto value = g.find(name);
+    if (!value) return Error{"the model has no value named " + name};
+    program.keep.push_back(*value);
+  }
+  std::int64_t done = 0;
+  auto shown = std::chrono::steady_clock::now();
+  const auto packed = [&](const Node& node) {
+    for (const auto& slot : node.inputs) {
+      for (const ValueId v : slot) {
+        const std::int32_t w = g.values()[static_cast<std::size_t>(v)].weight;
+        if (w >= 0) done += std::exchange(bytes[static_cast<std::size_t>(w)], 0);
+      }
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (o.progress && (now - shown > std::chrono::milliseconds(200) || done == total)) {
+      shown = now;
+      o.progress(done, total);
+    }
+  };
+  model->pool_ = std::make_unique<ThreadPool>(o.threads);
+  FL_ASSIGN(model->program_, Program::compile(g, program, weights, packed));
+  model->vocab_ = g.values()[static_cast<std::size_t>(g.logits())].type.width();
+  model->weight_bytes_ = model->program_->weight_bytes();
+  const std::int64_t pages = o.sequences * ((o.context + kPageTokens - 1) / kPageTokens);
+  FL_ASSIGN(model->cache_, CachePool::create(cache_layout_of(g, o.f32), pages, o.sequences));
+  return model;
+}
+
+}  // namespace firstlight

@@ -1,0 +1,44 @@
+// Puts pieces of sequences into one step and runs it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/model.h"
+
+namespace firstlight {
+
+/// The next tokens of one sequence. Its cache must have room for them (CachePool::grow).
+struct Piece {
+  const SequenceCache* cache = nullptr;
+  std::int64_t position = 0;  // tokens before these
+  std::span<const std::int32_t> tokens;
+};
+
+enum class Sampled : std::uint8_t {
+  kNone,
+  kLast,  // the last row of each piece
+  kAll,
+};
+
+/// Reused between steps, so that a step allocates nothing once its vectors have grown.
+class StepRunner {
+ public:
+  explicit StepRunner(Model& model);
+
+  /// Runs the pieces, at most LoadOptions::step_tokens rows together. `forced` by node of the model's graph,
+  /// or empty.
+  void run(std::span<const Piece> pieces, Sampled sampled, std::span<const std::int32_t* const> forced = {});
+
+  /// Logits of sampled row r of the last step, [vocab].
+  [[nodiscard]] std::span<const float> logits(std::int64_t r) const;
+
+ private:
+  Model* model_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<SequenceRows> sequences_;
+  std::vector<std::int32_t> sampled_;
+};
+
+}  // namespace firstlight

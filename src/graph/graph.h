@@ -1,0 +1,112 @@
+// The dataflow graph of a model: operators on values, weights by name. Everything else (program, plan,
+// inspect, verify) is derived from it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/contract.h"
+
+namespace firstlight {
+
+using ValueId = std::int32_t;
+
+/// A tensor of the checkpoint, as the model file expects it.
+struct WeightDecl {
+  std::string name;
+  Shape shape;              // as the operators see it
+  std::vector<Shape> also;  // other stored shapes of as many elements (a squeezed dimension, ...)
+  bool padded = false;      // the stored tensor may have more leading rows, all zero
+};
+
+struct Value {
+  ValueType type;
+  std::int32_t node = -1;    // producer; -1 for the tokens and for weights
+  std::int32_t weight = -1;  // index into weights(), or -1
+};
+
+struct Node {
+  const OpContract* contract = nullptr;
+  std::string scope;                         // "layers.3.self_attn"; for people
+  std::vector<std::vector<ValueId>> inputs;  // by input slot
+  std::vector<Attribute> attributes;         // by AttributeSpec
+  std::vector<ValueId> outputs;
+};
+
+/// A name under which a value can be asked for ("hidden.3", "topk.5").
+struct NamedValue {
+  std::string name;
+  ValueId value;
+};
+
+/// Tensors of a checkpoint that the model file knows and does not compute.
+struct NotComputed {
+  std::string prefix;
+  std::string reason;
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string family = "");
+
+  [[nodiscard]] const std::string& family() const { return family_; }
+  /// The step's token ids, i32 [T].
+  [[nodiscard]] ValueId tokens() const { return 0; }
+
+  /// Declares a weight, or returns the same value when it was declared before with the same shape.
+  Result<ValueId> weight(WeightDecl decl);
+
+  /// Appends a node; checks slots, types and the shape rule. `attributes` by name; absent ones take the
+  /// contract's fallback. Returns the outputs.
+  Result<std::vector<ValueId>> add(std::string_view op, std::vector<std::vector<ValueId>> inputs,
+                                   const std::map<std::string, Attribute>& attributes);
+
+  /// Scope of the nodes added from now on.
+  void set_scope(std::string scope) { scope_ = std::move(scope); }
+
+  /// Names a value. A name may be given once; a value may have several names.
+  Status name(ValueId value, const std::string& name);
+  /// The graph's result, f32 [R, vocab].
+  void set_logits(ValueId value) { logits_ = value; }
+  [[nodiscard]] ValueId logits() const { return logits_; }
+
+  /// The packed format that config.json declares for some weights; empty when it declares none.
+  void set_quantization(std::string format) { quantization_ = std::move(format); }
+  [[nodiscard]] const std::string& quantization() const { return quantization_; }
+  void add_not_computed(NotComputed what) { not_computed_.push_back(std::move(what)); }
+  [[nodiscard]] const std::vector<NotComputed>& not_computed() const { return not_computed_; }
+
+  [[nodiscard]] const std::vector<Value>& values() const { return values_; }
+  [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::vector<WeightDecl>& weights() const { return weights_; }
+  [[nodiscard]] const std::vector<NamedValue>& names() const { return names_; }
+  [[nodiscard]] std::optional<ValueId> find(std::string_view name) const;
+
+  /// The node as its operator sees it.
+  [[nodiscard]] NodeSpec spec(const Node& node) const;
+
+  /// Replaces all nodes (passes use this); values keep their ids. Producers are recomputed.
+  void replace_nodes(std::vector<Node> nodes);
+
+ private:
+  std::string family_;
+  std::string scope_;
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<WeightDecl> weights_;
+  std::map<std::string, ValueId, std::less<>> weight_by_name_;
+  std::vector<NamedValue> names_;
+  ValueId logits_ = -1;
+  std::string quantization_;
+  std::vector<NotComputed> not_computed_;
+};
+
+/// Text form: one line a node, readable and stable under diff.
+std::string graph_text(const Graph& graph);
+
+}  // namespace firstlight

@@ -1,0 +1,17 @@
+// The lightning indexer of DeepSeek Sparse Attention: which positions a query attends.
+#pragma once
+
+#include <memory>
+
+#include "ops/contract.h"
+#include "ops/kernel.h"
+
+namespace firstlight {
+
+const OpContract& dsa_index_contract();
+Result<std::unique_ptr<Kernel>> make_dsa_index_cpu(const KernelContext& context);
+
+/// Lanes of a page's transposed keys: one a token (or pool of `kpool` tokens), whole vectors of 16.
+constexpr std::int64_t dsa_index_lanes(std::int64_t kpool) { return (kPageTokens / kpool + 15) / 16 * 16; }
+
+}  // namespace firstlight

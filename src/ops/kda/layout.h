@@ -1,0 +1,33 @@
+// The state block of kda: one stretch of f32 a head, heads after one another.
+#pragma once
+
+#include <cstdint>
+
+namespace firstlight {
+
+/// Rows of a chunk; chunks start at absolute multiples of it (spec kimi 4.6).
+inline constexpr std::int64_t kKdaChunk = 16;
+/// Value columns of a panel: a row of a panel is two cache lines, so a read of S_0 never strides.
+inline constexpr std::int64_t kKdaPanel = 32;
+
+/// Of one head, in floats and in this order; every part is a multiple of 16 floats, padding is zero:
+///   s0 [panels, dk, 32]  state at the start of the open chunk, value column v in panel v / 32
+///   c  [key_stride]      product of the decays of the open rows
+///   r  [16, key_stride]  keys of the open rows, decayed to the latest row
+///   x  [16, value_stride] solved rows
+/// Rows of r and x past the open ones are zero; at a chunk's start c is zero too and means one.
+struct KdaLayout {
+  std::int64_t dk;
+  std::int64_t dv;
+
+  [[nodiscard]] std::int64_t panels() const { return (dv + kKdaPanel - 1) / kKdaPanel; }
+  [[nodiscard]] std::int64_t key_stride() const { return (dk + 15) / 16 * 16; }
+  [[nodiscard]] std::int64_t value_stride() const { return panels() * kKdaPanel; }
+  [[nodiscard]] std::int64_t s0_floats() const { return dk * value_stride(); }
+  [[nodiscard]] std::int64_t c() const { return s0_floats(); }
+  [[nodiscard]] std::int64_t r() const { return c() + key_stride(); }
+  [[nodiscard]] std::int64_t x() const { return r() + kKdaChunk * key_stride(); }
+  [[nodiscard]] std::int64_t head_floats() const { return x() + kKdaChunk * value_stride(); }
+};
+
+}  // namespace firstlight

@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ops/linear/op.h"
+#include "ops/linear/pack_weight.h"
+
+namespace firstlight {
+namespace {
+
+/// Rows up to which every thread prepares X for itself: cheaper than a second barrier.
+constexpr std::int64_t kOwnRows = kGemmTileRows;
+
+class Linear final : public Kernel {
+ public:
+  Linear(const KernelContext& context, std::vector<PackedMatrix> weights, Arithmetic arithmetic)
+      : kernels_(kernels(context.isa)),
+        weights_(std::move(weights)),
+        arithmetic_(arithmetic),
+        rows_(context.node.input("x").rows),
+        limit_(context.limits.rows(rows_)),
+        k_(context.node.input("x").width()),
+        threads_(context.threads) {
+    for (const PackedMatrix& w : weights_) panels_ += w.panels();
+  }
+
+  void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
+    const std::int64_t m = step.rows(rows_);
+    if (m == 0) return;
+    const bool own = m <= kOwnRows;
+    if (!own) {
+      const std::int64_t tiles = gemm_tiles(m);
+      pool.run([&](int thread) { prepare(io, m, io.scratch, static_range(tiles, thread, pool.threads())); });
+    }
+    pool.run([&](int thread) {
+      std::uint8_t* scratch = io.scratch;
+      if (own) {
+        scratch += thread * own_bytes();
+        prepare(io, m, scratch, {0, gemm_tiles(m)});
+      }
+      Range mine = static_range(panels_, thread, pool.threads());
+      for (std::size_t w = 0; w < weights_.size() && mine.end > 0; ++w) {
+        const std::int64_t panels = weights_[w].panels();
+        const Range part{std::max<std::int64_t>(mine.begin, 0), std::min(mine.end, panels)};
+        if (part.begin < part.end) gemm_panels(kernels_, args(io, m, w, scratch), part.begin, part.end);
+        mine.begin -= panels;
+        mine.end -= panels;
+      }
+    });
+  }
+
+  [[nodiscard]] std::int64_t scratch_bytes() const override {
+    return std::max(2 * shared_bytes(limit_), threads_ * own_bytes());
+  }
+  [[nodiscard]] std::int64_t weight_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const PackedMatrix& w : weights_) bytes += w.bytes();
+    return bytes;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t shared_bytes(std::int64_t rows) const {
+    return (static_cast<std::int64_t>(gemm_scratch_bytes(rows, k_)) + 63) / 64 * 64;
+  }
+  [[nodiscard]] std::int64_t own_bytes() const { return 2 * shared_bytes(std::min(limit_, kOwnRows)); }
+
+  /// X prepared for bf16 weights lies in the first half of the scratch, for f32 weights in the second.
+  [[nodiscard]] GemmArgs args(const NodeIo& io, std::int64_t m, std::size_t w, std::uint8_t* scratch) const {
+    const PackedMatrix& weight = weights_[w];
+    return {.x = io.in(0),
+            .ldx = k_,
+            .m = m,
+            .w = &weight,
+            .y = io.out(w),
+            .ldy = weight.n(),
+            .arithmetic = arithmetic_,
+            .scratch = scratch + (weight.dtype() == DType::kF32 ? shared_bytes(m) : 0)};
+  }
+  void prepare(const NodeIo& io, std::int64_t m, std::uint8_t* scratch, Range tiles) const {
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      const auto w = std::ranges::find(weights_, dtype, &PackedMatrix::dtype);
+      if (w == weights_.end()) continue;
+      prepare_x(kernels_, args(io, m, static_cast<std::size_t>(w - weights_.begin()), scratch), tiles.begin,
+                tiles.end);
+    }
+  }
+
+  const CpuKernels& kernels_;
+  std::vector<PackedMatrix> weights_;
+  Arithmetic arithmetic_;
+  Rows rows_;
+  std::int64_t limit_;  // most rows of a step
+  std::int64_t k_;
+  std::int64_t panels_ = 0;
+  int threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Kernel>> make_linear_cpu(const KernelContext& context) {
+  const bool f32 = context.f32 || context.node.text("precision") == "f32";
+  std::vector<PackedMatrix> weights;
+  for (const WeightSource* w : context.weight_list("weight")) {
+    FL_ASSIGN(PackedMatrix packed, pack_weight(*w, context, f32));
+    weights.push_back(std::move(packed));
+  }
+  return std::unique_ptr<Kernel>(
+      std::make_unique<Linear>(context, std::move(weights), f32 ? Arithmetic::kF32 : Arithmetic::kBF16));
+}
+
+}  // namespace firstlight

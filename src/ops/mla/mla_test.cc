@@ -1,0 +1,374 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "ops/mla/op.h"
+#include "ops/mla/reference.h"
+#include "ops/op_testing.h"
+
+namespace firstlight {
+namespace {
+
+using testing::differing_words;
+using testing::int_words;
+using testing::Random;
+using testing::relative_error;
+using testing::TestOp;
+using testing::TestSession;
+using testing::TestSettings;
+using testing::Words;
+
+struct Case {
+  std::int64_t heads, nope, rope, v, latent, tokens;
+  std::int64_t width = 0;  // of `chosen`; 0: dense
+  [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(nope + rope)); }
+  [[nodiscard]] reference::MlaShape shape() const {
+    const auto n = [](std::int64_t x) { return static_cast<std::size_t>(x); };
+    return {n(heads), n(nope), n(rope), n(v), n(latent), scale()};
+  }
+};
+
+struct Data {
+  Words q, c, k_pe, kv_b;
+  std::vector<std::int32_t> chosen;
+  [[nodiscard]] std::vector<Words> inputs() const {
+    std::vector<Words> in{q, c};
+    if (!k_pe.empty()) in.push_back(k_pe);
+    if (!chosen.empty()) in.push_back(int_words(chosen));
+    return in;
+  }
+};
+
+void round_all(Words& w) {
+  for (float& x : w) x = bf16_to_f32(f32_to_bf16(x));
+}
+
+/// Ascending positions <= t, -1 padded; row t takes each with probability `share`, and its own always.
+std::vector<std::int32_t> random_choice(Random& random, std::int64_t tokens, std::int64_t width,
+                                        double share) {
+  std::vector<std::int32_t> all;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::vector<std::int32_t> row;
+    for (std::int64_t s = 0; s <= t; ++s) {
+      const bool room = static_cast<std::int64_t>(row.size()) + 1 < width;
+      if (s == t || (room && random.uniform() < share)) row.push_back(static_cast<std::int32_t>(s));
+    }
+    row.resize(static_cast<std::size_t>(width), -1);
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return all;
+}
+
+std::vector<std::int32_t> identity_choice(std::int64_t tokens, std::int64_t width) {
+  std::vector<std::int32_t> all;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t s = 0; s < width; ++s) all.push_back(s <= t ? static_cast<std::int32_t>(s) : -1);
+  }
+  return all;
+}
+
+/// Numbers of ordinary size; exact in bf16, so that both modes start from the same ones.
+Data make_data(const Case& c, Random& random) {
+  Data d{random.normals(c.tokens * c.heads * (c.nope + c.rope), 1.5),
+         random.normals(c.tokens * c.latent),
+         random.normals(c.tokens * c.rope),
+         random.normals(c.heads * (c.nope + c.v) * c.latent, 1 / std::sqrt(static_cast<double>(c.latent))),
+         {}};
+  for (Words* w : {&d.q, &d.c, &d.k_pe, &d.kv_b}) round_all(*w);
+  if (c.width > 0) d.chosen = random_choice(random, c.tokens, c.width, 0.4);
+  return d;
+}
+
+TestOp make_op(const Case& c, const Words& kv_b, bool exact_in_bf16 = true) {
+  TestOp op(mla_contract(), make_mla_cpu);
+  op.value("q", c.heads * (c.nope + c.rope)).value("c", c.latent);
+  if (c.rope > 0) op.value("k_pe", c.rope);
+  op.weight("kv_b", {c.heads * (c.nope + c.v), c.latent}, kv_b, exact_in_bf16);
+  if (c.width > 0) op.value("chosen", ValueType{DType::kI32, Rows::kTokens, {c.width}});
+  op.set("heads", c.heads).set("nope_dim", c.nope).set("rope_dim", c.rope).set("v_dim", c.v);
+  op.set("scale", c.scale());
+  return op;
+}
+
+std::vector<double> expected(const Case& c, const Data& d) {
+  return reference::mla(c.shape(), d.q, d.c, d.k_pe, d.kv_b, d.chosen);
+}
+
+/// The bytes of all pages of a sequence, in its order.
+std::vector<std::uint8_t> cache_of(TestSession& session, std::size_t sequence) {
+  std::vector<std::uint8_t> all;
+  for (const std::int64_t id : session.sequence(sequence).pages) {
+    all.insert(all.end(), session.page(id), session.page(id) + session.page_bytes());
+  }
+  return all;
+}
+
+constexpr int kNan = 0xff;  // fresh pages full of NaN: what was not written must not be read
+
+const Case kCases[] = {
+    {1, 8, 0, 8, 16, 5},        {1, 16, 4, 3, 24, 70},     {2, 7, 5, 9, 33, 67},
+    {3, 12, 0, 20, 40, 130},    {4, 16, 8, 16, 64, 66},    {5, 3, 1, 2, 17, 65},
+    {6, 8, 16, 4, 80, 64},      {7, 5, 3, 6, 15, 63},      {8, 32, 16, 24, 96, 150},
+    {9, 4, 2, 33, 100, 20},     {3, 12, 4, 8, 40, 150, 7}, {9, 8, 0, 8, 31, 140, 100},
+    {4, 16, 8, 16, 64, 80, 64}, {2, 5, 3, 4, 16, 90, 1},   {8, 8, 8, 8, 48, 70, 65},
+};
+
+TEST(Mla, AgreesWithTheExpandedReferenceOnEveryInstructionSetWithTheSameBits) {
+  Random random(1);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(::testing::Message() << c.heads << " heads, latent " << c.latent << ", " << c.tokens
+                                      << " tokens, width " << c.width);
+    const Data d = make_data(c, random);
+    const std::vector<double> reference = expected(c, d);
+    for (const bool f32 : {true, false}) {
+      Words first;
+      for (const Isa isa : available_isas()) {
+        TestSession session(make_op(c, d.kv_b), {.isa = isa, .f32 = f32, .stale = kNan});
+        session.feed(session.add(d.inputs()), {c.tokens});
+        if (first.empty()) first = session.output(0);
+        EXPECT_EQ(differing_words(session.output(0), first), 0) << isa_name(isa);
+      }
+      // f32: chains of at most 200 products. bf16: q, c are exact here; m_h is rounded (2^-9).
+      EXPECT_LT(relative_error(first, reference), f32 ? 4e-6 : 6e-3);
+    }
+  }
+}
+
+TEST(Mla, WeightsThatAreNotExactInBf16KeepTheirDigitsInF32Mode) {
+  Random random(2);
+  const Case c{3, 12, 4, 8, 40, 30};
+  Data d = make_data(c, random);
+  d.kv_b = random.normals(static_cast<std::int64_t>(d.kv_b.size()), 0.2);
+  TestSession session(make_op(c, d.kv_b, false), {.isa = detect()});
+  session.feed(session.add(d.inputs()), {c.tokens});
+  EXPECT_LT(relative_error(session.output(0), expected(c, d)), 4e-6);
+}
+
+TEST(Mla, LargeAndSmallMagnitudes) {
+  Random random(3);
+  const Case c{4, 16, 8, 16, 64, 200};
+  for (const double size : {1e-30, 1e-12, 1e12, 1e30}) {
+    Data d = make_data(c, random);  // scores stay of ordinary size, values do not
+    for (float& x : d.c) x = static_cast<float>(x * size);
+    for (float& x : d.k_pe) x = static_cast<float>(x * size);
+    for (float& x : d.q) x = static_cast<float>(x / size);
+    TestSession session(make_op(c, d.kv_b), {.isa = detect(), .stale = kNan});
+    session.feed(session.add(d.inputs()), {c.tokens});
+    EXPECT_LT(relative_error(session.output(0), expected(c, d)), 1e-5) << size;
+  }
+  // Scores of +-1e6: every query sees one row only, here its own.
+  Data d = make_data(c, random);
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    for (std::int64_t i = 0; i < c.latent; ++i)
+      d.c[static_cast<std::size_t>(t * c.latent + i)] = i % 2 == 0 ? 1 : -1;
+    for (std::int64_t i = 0; i < c.rope; ++i) {
+      d.k_pe[static_cast<std::size_t>(t * c.rope + i)] =
+          static_cast<float>(1000 * t) * (i % 2 == 0 ? 1.F : -1.F);
+    }
+    d.c[static_cast<std::size_t>(t * c.latent)] = static_cast<float>(t);
+    for (std::int64_t i = 0; i < c.heads * (c.nope + c.rope); ++i) {
+      d.q[static_cast<std::size_t>(t * c.heads * (c.nope + c.rope) + i)] = i % 2 == 0 ? 1000.F : -1000.F;
+    }
+  }
+  TestSession session(make_op(c, d.kv_b), {.isa = detect(), .stale = kNan});
+  session.feed(session.add(d.inputs()), {c.tokens});
+  EXPECT_LT(relative_error(session.output(0), expected(c, d)), 1e-5);
+}
+
+std::vector<std::vector<std::int64_t>> cuts_of(std::int64_t tokens) {
+  std::vector<std::vector<std::int64_t>> cuts{std::vector<std::int64_t>(static_cast<std::size_t>(tokens), 1)};
+  for (const std::int64_t cut : {1, 15, 16, 17, 63, 64, 65, 100}) cuts.push_back({cut, tokens - cut});
+  cuts.push_back({50, 1, 1, 60, tokens - 112});
+  return cuts;
+}
+
+TEST(Mla, BitsDoNotDependOnCutsOrThreads) {
+  Random random(4);
+  for (const Case& c :
+       {Case{5, 12, 4, 8, 40, 201}, Case{9, 8, 0, 8, 31, 201}, Case{6, 8, 8, 4, 24, 201, 90}}) {
+    const Data d = make_data(c, random);
+    for (const bool f32 : {true, false}) {
+      const TestOp op = make_op(c, d.kv_b);
+      TestSession whole(op, {.isa = detect(), .f32 = f32, .stale = kNan});
+      whole.feed(whole.add(d.inputs()), {c.tokens});
+      for (const int threads : {1, 2, 3}) {
+        for (const auto& cut : cuts_of(c.tokens)) {
+          TestSession session(op, {.isa = detect(), .f32 = f32, .threads = threads, .stale = kNan});
+          session.feed(session.add(d.inputs()), cut);
+          EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << cut[0] << " " << threads;
+          EXPECT_EQ(cache_of(session, 0), cache_of(whole, 0)) << cut[0] << " " << threads;
+        }
+      }
+    }
+  }
+}
+
+TEST(Mla, BitsDoNotDependOnTheStepsOtherSequences) {
+  Random random(5);
+  for (const std::int64_t width : {0, 70}) {
+    const Case c{5, 12, 4, 8, 40, 160, width};
+    const Data d = make_data(c, random);
+    const Data other = make_data(c, random);
+    for (const bool f32 : {true, false}) {
+      const TestOp op = make_op(c, d.kv_b);
+      TestSession alone(op, {.isa = detect(), .f32 = f32, .stale = kNan});
+      alone.feed(alone.add(d.inputs()), {c.tokens});
+      TestSession batch(op, {.isa = detect(), .f32 = f32, .threads = 2, .stale = kNan});
+      const std::size_t a = batch.add(other.inputs());
+      const std::size_t b = batch.add(d.inputs());
+      const std::size_t e = batch.add(other.inputs());
+      batch.step({{a, 70}});
+      batch.step({{b, 3}, {a, 1}, {e, 60}});
+      batch.step({{e, 1}, {b, 90}});
+      for (int i = 0; i < 7; ++i) batch.step({{a, 1}, {b, 1}, {e, 1}});
+      batch.step({{a, 50}, {b, 60}});
+      EXPECT_EQ(differing_words(batch.output(b), alone.output(0)), 0);
+      EXPECT_EQ(cache_of(batch, b), cache_of(alone, 0));
+    }
+  }
+}
+
+TEST(Mla, PartitionsOfALongContextMergeTheSameHoweverItIsCut) {
+  Random random(6);
+  const Case c{3, 6, 2, 5, 16, 2200};  // above two partitions of 1024
+  const Data d = make_data(c, random);
+  const TestOp op = make_op(c, d.kv_b);
+  TestSession whole(op, {.isa = detect(), .max_tokens = 2200, .stale = kNan});
+  whole.feed(whole.add(d.inputs()), {c.tokens});
+  EXPECT_LT(relative_error(whole.output(0), expected(c, d)), 4e-6);
+  for (const Isa isa : available_isas()) {
+    TestSession session(op, {.isa = isa, .threads = 2, .max_tokens = 2200, .stale = kNan});
+    session.feed(session.add(d.inputs()), {1023, 1, 1, 1000, 1, 174});
+    EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << isa_name(isa);
+  }
+}
+
+TEST(Mla, AChoiceOfEverythingIsDenseToTheBit) {
+  Random random(7);
+  for (const std::int64_t tokens : {50, 64, 200, 1100}) {
+    Case c{4, 12, 4, 8, 40, tokens};
+    const Data d = make_data(c, random);
+    TestSession dense(make_op(c, d.kv_b), {.isa = detect(), .threads = 2, .max_tokens = 1100, .stale = kNan});
+    dense.feed(dense.add(d.inputs()), {tokens});
+    for (const std::int64_t width : {tokens, tokens + 37}) {
+      c.width = width;
+      Data chosen = d;
+      chosen.chosen = identity_choice(tokens, width);
+      TestSession sparse(make_op(c, d.kv_b), {.isa = detect(), .max_tokens = 1100, .stale = kNan});
+      sparse.feed(sparse.add(chosen.inputs()), {tokens});
+      EXPECT_EQ(differing_words(sparse.output(0), dense.output(0)), 0) << tokens << " " << width;
+    }
+  }
+}
+
+TEST(Mla, AListEndsAtTheFirstEntryThatIsNotVisible) {
+  Random random(8);
+  const Case c{2, 8, 4, 8, 32, 10, 4};
+  Data d = make_data(c, random);
+  const auto run = [&] {
+    TestSession session(make_op(c, d.kv_b), {.isa = detect(), .stale = kNan});
+    session.feed(session.add(d.inputs()), {c.tokens});
+    return session.output(0);
+  };
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    const std::int32_t row[] = {0, static_cast<std::int32_t>(t + 1), 1 << 30, -1};
+    std::copy_n(row, 4, d.chosen.begin() + t * 4);
+  }
+  const Words out = run();
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    const std::int32_t row[] = {0, -1, -1, -1};
+    std::copy_n(row, 4, d.chosen.begin() + t * 4);
+  }
+  EXPECT_EQ(differing_words(out, run()), 0);
+  std::fill(d.chosen.begin(), d.chosen.end(), -1);
+  EXPECT_EQ(differing_words(run(), Words(out.size(), 0.0F)), 0);  // nothing attended
+}
+
+TEST(Mla, TheCacheHoldsRoundedRowsWithZeroPadding) {
+  Random random(9);
+  const Case c{2, 8, 5, 8, 37, 3};  // rows of 42, padded to 48
+  Data d = make_data(c, random);
+  d.c = random.normals(c.tokens * c.latent);  // not exact in bf16
+  for (const bool f32 : {true, false}) {
+    TestSession session(make_op(c, d.kv_b), {.isa = detect(), .f32 = f32, .stale = kNan});
+    session.feed(session.add(d.inputs()), {c.tokens});
+    const std::uint8_t* page = session.page(session.sequence(0).pages[0]) + session.places()[0].offset;
+    for (std::int64_t t = 0; t < c.tokens; ++t) {
+      for (std::int64_t i = 0; i < 48; ++i) {
+        const float x = i < 37   ? d.c[static_cast<std::size_t>(t * 37 + i)]
+                        : i < 42 ? d.k_pe[static_cast<std::size_t>(t * 5 + i - 37)]
+                                 : 0.0F;
+        if (f32) {
+          EXPECT_EQ(reinterpret_cast<const float*>(page)[t * 48 + i], x);
+        } else {
+          EXPECT_EQ(reinterpret_cast<const std::uint16_t*>(page)[t * 48 + i], f32_to_bf16(x));
+        }
+      }
+    }
+    EXPECT_EQ(page[3 * 48 * (f32 ? 4 : 2)], kNan);  // nothing behind the rows is touched
+  }
+}
+
+TEST(Mla, PageOffsetsBeyond32Bits) {
+  Random random(10);
+  const Case c{2, 8, 4, 8, 500, 200};
+  const Data d = make_data(c, random);
+  const TestOp op = make_op(c, d.kv_b);
+  for (const bool f32 : {true, false}) {
+    TestSession near(op, {.isa = detect(), .f32 = f32, .max_context = 256, .max_sequences = 1});
+    near.feed(near.add(d.inputs()), {c.tokens});
+    // Four pages up to 12 x 10^9 elements apart.
+    constexpr std::int64_t kSpread = 131072;
+    TestSession far(
+        op, {.isa = detect(), .f32 = f32, .max_context = 256, .max_sequences = 1, .page_spread = kSpread});
+    far.feed(far.add(d.inputs()), {c.tokens});
+    const auto& pages = far.sequence(0).pages;
+    EXPECT_GT(*std::max_element(pages.begin(), pages.end()) * kPageTokens * 512, std::int64_t{1} << 32);
+    EXPECT_EQ(differing_words(far.output(0), near.output(0)), 0);
+  }
+}
+
+std::string infer_error(const TestOp& op) {
+  const auto types = op.infer();
+  return types.ok() ? "" : types.error().message;
+}
+
+TEST(Mla, ContractNamesWhatIsWrong) {
+  const Case good{2, 8, 4, 6, 16, 1};
+  const Words kv_b(static_cast<std::size_t>(2 * 14 * 16));
+  EXPECT_EQ(infer_error(make_op(good, kv_b)), "");
+  EXPECT_EQ(make_op(good, kv_b).infer()->front(), (ValueType{DType::kF32, Rows::kTokens, {12}}));
+  EXPECT_EQ(infer_error(make_op(good, kv_b).set("heads", std::int64_t{3})),
+            "mla: `q` has width 24, expected heads x (nope_dim + rope_dim) = 36");
+  EXPECT_EQ(infer_error(make_op(good, kv_b).set("v_dim", std::int64_t{-1})),
+            "mla: `v_dim` is -1, expected 1 to 1048576");
+  EXPECT_EQ(infer_error(make_op(good, kv_b).set("heads", std::int64_t{1} << 62)),
+            "mla: `heads` is 4611686018427387904, expected 1 to 1048576");
+  EXPECT_EQ(infer_error(make_op(good, kv_b).set("v_dim", std::int64_t{7})),
+            "mla: `kv_b` has shape [28, 16], expected [heads x (nope_dim + v_dim), width of c] = [30, 16]");
+  EXPECT_EQ(
+      infer_error(make_op(good, kv_b).set("rope_dim", std::int64_t{0}).set("nope_dim", std::int64_t{12})),
+      "mla: `k_pe` is given although `rope_dim` is 0");
+  TestOp no_pe(mla_contract(), make_mla_cpu);
+  no_pe.value("q", 24).value("c", 16).weight("kv_b", {28, 16}, kv_b);
+  no_pe.set("heads", std::int64_t{2}).set("nope_dim", std::int64_t{8}).set("rope_dim", std::int64_t{4});
+  no_pe.set("v_dim", std::int64_t{6}).set("scale", 1.0);
+  EXPECT_EQ(infer_error(no_pe), "mla: `k_pe` is missing although `rope_dim` is not 0");
+  EXPECT_EQ(infer_error(make_op(good, kv_b).value("chosen", 8)),
+            "mla: `chosen` is f32[T, 8], expected i32[T, width]");
+}
+
+TEST(Mla, CostCountsPairsAndCache) {
+  const Case dense{2, 8, 4, 6, 16, 1};
+  const Words kv_b(static_cast<std::size_t>(2 * 14 * 16));
+  const Cost a = mla_contract().cost(make_op(dense, kv_b).spec(), {.tokens = 1, .sampled = 1, .context = 99});
+  EXPECT_EQ(a.flops, 2 * 2 * 16 * 14 + 2 * 2 * (20 + 16) * 100);
+  EXPECT_EQ(a.cache_bytes, 2 * 20 * 100);
+  const Case sparse{2, 8, 4, 6, 16, 1, 10};
+  const Cost b =
+      mla_contract().cost(make_op(sparse, kv_b).spec(), {.tokens = 1, .sampled = 1, .context = 99});
+  EXPECT_EQ(b.cache_bytes, 2 * 20 * 10);
+}
+
+}  // namespace
+}  // namespace firstlight

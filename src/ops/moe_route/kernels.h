@@ -1,0 +1,16 @@
+// Table of the moe_route kernels, one an instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/dispatch.h"
+
+namespace firstlight {
+
+struct MoeRouteKernels {
+  /// scores[i] = sigmoid(logits[i]).
+  void (*scores)(const float* logits, std::int64_t n, float* scores);
+};
+FL_DECLARE_TABLES(MoeRouteKernels, kMoeRouteKernels)
+
+}  // namespace firstlight

@@ -1,0 +1,21 @@
+// The executable specification of rms_norm.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace firstlight::reference {
+
+/// x, w [width] -> y [width]; double inside.
+inline std::vector<double> rms_norm(std::span<const float> x, std::span<const float> w, double eps) {
+  double squares = 0;
+  for (const float v : x) squares += static_cast<double>(v) * v;
+  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+  std::vector<double> y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * scale * w[i];
+  return y;
+}
+
+}  // namespace firstlight::reference

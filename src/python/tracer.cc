@@ -1,0 +1,62 @@
+#include "python/tracer.h"
+
+#include <pybind11/embed.h>
+#include <pybind11/stl.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "checkpoint/config.h"
+#include "graph/passes.h"
+#include "python/interpreter.h"
+#include "python/vocabulary.h"
+
+namespace py = pybind11;
+
+PYBIND11_EMBEDDED_MODULE(firstlight, m) { firstlight::bind_vocabulary(m); }
+
+namespace firstlight {
+
+std::filesystem::path models_folder() {
+  if (const char* given = std::getenv("FIRSTLIGHT_MODELS"); given != nullptr && *given != '\0') return given;
+  const std::filesystem::path installed =
+      std::filesystem::path("/proc/self/exe").has_filename()
+          ? std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../share/firstlight/models"
+          : std::filesystem::path();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(installed, ignored)) return installed;
+  return FL_MODELS_DIR;
+}
+
+Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models) {
+  const std::string path = (folder / "config.json").string();
+  FL_ASSIGN(const auto config, read_config(path));
+  FL_TRY(start_interpreter());
+  const py::gil_scoped_acquire gil;
+  try {
+    py::list search = py::module_::import("sys").attr("path");
+    const py::str place(models.string());
+    if (!search.contains(place)) search.insert(0, place);
+    const py::tuple traced = py::module_::import("tracing").attr("trace")(config.dump());
+    const auto& graph = traced[0].cast<const Graph&>();
+    const py::dict facts = traced[1];
+    TracedModel model{.graph = graph,
+                      .max_context = facts["max_context"].cast<std::int64_t>(),
+                      .vocab_size = facts["vocab_size"].cast<std::int64_t>(),
+                      .eos_token_ids = facts["eos_token_ids"].cast<std::vector<std::int32_t>>()};
+    if (const Status status = verify_graph(model.graph); !status.ok()) {
+      return Error{path + ": " + status.error().message};
+    }
+    return model;
+  } catch (const py::error_already_set& error) {
+    // A ConfigError speaks for itself; anything else is a fault of the model file, and its place helps.
+    const std::string kind = py::str(error.type().attr("__name__"));
+    const std::string text = py::str(error.value());
+    return Error{path + ": " +
+                 (kind == "ConfigError" ? text : "the model file failed: " + std::string(error.what()))};
+  } catch (const std::exception& error) {
+    return Error{path + ": the model file failed: " + error.what()};
+  }
+}
+
+}  // namespace firstlight

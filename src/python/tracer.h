@@ -1,0 +1,28 @@
+// From a checkpoint folder's config.json to a graph: runs the family's model file in the embedded
+// interpreter, once. Nothing that comes with the checkpoint is executed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/graph.h"
+
+namespace firstlight {
+
+struct TracedModel {
+  Graph graph;
+  std::int64_t max_context = 0;  // tokens the model was made for
+  std::int64_t vocab_size = 0;
+  std::vector<std::int32_t> eos_token_ids;  // of config.json
+};
+
+/// Traces `folder`/config.json with the model files of `models`. An Error lists every config problem at once.
+Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models);
+
+/// The folder of model files: FIRSTLIGHT_MODELS, or where this build or installation keeps them.
+std::filesystem::path models_folder();
+
+}  // namespace firstlight

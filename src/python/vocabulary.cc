@@ -1,0 +1,157 @@
+#include "python/vocabulary.h"
+
+#include <pybind11/stl.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ops/registry.h"
+
+namespace py = pybind11;
+
+namespace firstlight {
+namespace {
+
+template <class T>
+T unwrap(Result<T> result) {
+  if (!result.ok()) throw py::value_error(result.error().message);
+  return std::move(*result);
+}
+void unwrap(const Status& status) {
+  if (!status.ok()) throw py::value_error(status.error().message);
+}
+
+/// A call of an operator from Python, taken apart by its contract.
+struct Call {
+  std::shared_ptr<Graph> graph;
+  std::vector<std::vector<ValueId>> inputs;
+  std::map<std::string, Attribute> attributes;
+  bool listed = false;  // an input was given as a list
+};
+
+ValueId take_value(Call& call, const py::handle& object, const std::string& what) {
+  if (!py::isinstance<PyValue>(object)) throw py::type_error(what + " must be a value of the graph");
+  const auto& value = object.cast<const PyValue&>();
+  if (call.graph && call.graph != value.graph) throw py::value_error(what + " belongs to another graph");
+  call.graph = value.graph;
+  return value.id;
+}
+
+void take_input(Call& call, const OpContract& op, std::size_t slot, const py::handle& object) {
+  const std::string what = std::string(op.name) + ": input `" + std::string(op.inputs[slot].name) + "`";
+  if (object.is_none()) return;
+  if (py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object)) {
+    call.listed = true;
+    for (const py::handle item : object) call.inputs[slot].push_back(take_value(call, item, what));
+    return;
+  }
+  call.inputs[slot].push_back(take_value(call, object, what));
+}
+
+Attribute take_attribute(const std::string& name, const py::handle& object) {
+  if (py::isinstance<py::bool_>(object)) return object.cast<bool>();
+  if (py::isinstance<py::int_>(object)) return object.cast<std::int64_t>();
+  if (py::isinstance<py::float_>(object)) return object.cast<double>();
+  if (py::isinstance<py::str>(object)) return object.cast<std::string>();
+  throw py::type_error("attribute `" + name + "` must be a number, a text, true or false");
+}
+
+py::object call_operator(const OpContract& op, const py::args& args, const py::kwargs& kwargs) {
+  const std::string who(op.name);
+  Call call;
+  call.inputs.resize(op.inputs.size());
+  if (args.size() > op.inputs.size()) throw py::type_error(who + ": too many positional inputs");
+  for (std::size_t i = 0; i < args.size(); ++i) take_input(call, op, i, args[i]);
+  for (const auto& [key, value] : kwargs) {
+    const auto name = key.cast<std::string>();
+    bool is_input = false;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i].name != name) continue;
+      if (i < args.size()) throw py::type_error(who + ": input `" + name + "` is given twice");
+      take_input(call, op, i, value);
+      is_input = true;
+    }
+    if (!is_input) call.attributes[name] = take_attribute(name, value);
+  }
+  if (!call.graph) throw py::type_error(who + ": no input is given");
+  const std::vector<ValueId> outputs =
+      unwrap(call.graph->add(op.name, std::move(call.inputs), call.attributes));
+  if (op.outputs.size() == 1 && !(call.listed && op.outputs[0].ends_with("..."))) {
+    return py::cast(PyValue{call.graph, outputs[0]});
+  }
+  py::list values;
+  for (const ValueId v : outputs) values.append(PyValue{call.graph, v});
+  return py::tuple(values);
+}
+
+std::string describe(const OpContract& op) {
+  std::string text = std::string(op.equation) + "\n\nSource: " + std::string(op.source) + "\n\nInputs:\n";
+  for (const InputSlot& slot : op.inputs) {
+    text += "  " + std::string(slot.name) + (slot.kind == InputSlot::Kind::kWeight ? " (weight" : " (value");
+    text += std::string(slot.variadic ? ", list" : "") + (slot.optional ? ", optional" : "") + ")\n";
+  }
+  if (!op.attributes.empty()) text += "Attributes:\n";
+  for (const AttributeSpec& a : op.attributes) {
+    text += "  " + std::string(a.name) + ": " + std::string(a.meaning);
+    if (a.fallback) text += " (default " + attribute_text(*a.fallback) + ")";
+    text += "\n";
+  }
+  return text;
+}
+
+const Value& value_of(const PyValue& v) { return v.graph->values()[static_cast<std::size_t>(v.id)]; }
+
+}  // namespace
+
+void bind_vocabulary(py::module_& m) {
+  m.doc() = "Firstlight's graph vocabulary: model files build a Graph from these operators.";
+  py::class_<PyValue>(m, "Value", "A value of a graph.")
+      .def_property_readonly("shape", [](const PyValue& v) { return value_of(v).type.shape; })
+      .def("__repr__", [](const PyValue& v) { return "<" + type_text(value_of(v).type) + ">"; });
+  py::class_<Graph, std::shared_ptr<Graph>>(m, "Graph", "A model's dataflow graph.")
+      .def(py::init<std::string>(), py::arg("family"))
+      .def(
+          "tokens",
+          [](const std::shared_ptr<Graph>& g) {
+            return PyValue{g, g->tokens()};
+          },
+          "The token ids, i32 [T].")
+      .def(
+          "weight",
+          [](const std::shared_ptr<Graph>& g, std::string name, Shape shape, std::vector<Shape> also,
+             bool padded) {
+            return PyValue{g,
+                           unwrap(g->weight({std::move(name), std::move(shape), std::move(also), padded}))};
+          },
+          py::arg("name"), py::arg("shape"), py::kw_only(), py::arg("also") = std::vector<Shape>{},
+          py::arg("padded") = false,
+          "A tensor of the checkpoint. `also`: other stored shapes; `padded`: more leading rows, all zero, "
+          "are fine.")
+      .def("scope", &Graph::set_scope, "The heading of the operators that follow.")
+      .def(
+          "name", [](Graph& g, const PyValue& v, const std::string& name) { unwrap(g.name(v.id, name)); },
+          "Gives a value a name under which it can be asked for.")
+      .def(
+          "logits", [](Graph& g, const PyValue& v) { g.set_logits(v.id); }, "Marks the result.")
+      .def(
+          "quantization",
+          [](Graph& g, const std::optional<std::string>& f) { g.set_quantization(f.value_or("")); },
+          "The packed weight format that config.json declares, or None.")
+      .def(
+          "not_computed",
+          [](Graph& g, std::string prefix, std::string reason) {
+            g.add_not_computed({std::move(prefix), std::move(reason)});
+          },
+          "Tensors that are known and left out, with a notice.")
+      .def("__str__", &graph_text);
+  for (const OpContract* op : all_contracts()) {
+    m.def(
+        std::string(op->name).c_str(),
+        [op](const py::args& args, const py::kwargs& kwargs) { return call_operator(*op, args, kwargs); },
+        describe(*op).c_str());
+  }
+}
+
+}  // namespace firstlight

@@ -1,0 +1,35 @@
+// Ids to text as they are generated: only whole characters ever leave it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+namespace firstlight {
+
+/// All text together is Python's bytes.decode("utf-8", "replace") of the ids' bytes joined, whatever the
+/// grouping of the calls. An id out of range has no bytes.
+class StreamDecoder {
+ public:
+  /// With `skip_special`, ids for which is_skipped() holds have no text. `tokenizer` must outlive this.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = false)
+      : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+
+  /// Appends to `out` the characters that this id completes: none, one or several.
+  void push(std::int32_t id, std::string& out) {
+    if (skip_special_ && tokenizer_->is_skipped(id)) return;
+    utf8_.push(tokenizer_->token_bytes(id), out);
+  }
+
+  /// No more ids will come: a begun character becomes U+FFFD.
+  void finish(std::string& out) { utf8_.finish(out); }
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  Utf8Stream utf8_;
+};
+
+}  // namespace firstlight

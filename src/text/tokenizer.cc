@@ -1,0 +1,43 @@
+#include "text/tokenizer.h"
+
+#include <array>
+#include <system_error>
+
+#include "text/tiktoken.h"
+
+namespace firstlight {
+namespace {
+
+// Files of tokenizer kinds that have no loader, for the message.
+constexpr std::array<std::string_view, 5> kOtherKinds = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                                         "merges.txt", "vocab.txt"};
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;  // a path that cannot be looked at counts as absent
+  return std::filesystem::exists(path, ignored);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& folder,
+                                                  std::optional<std::int64_t> vocab_size) {
+  if (is_there(folder / "tiktoken.model")) {
+    return load_tiktoken(folder / "tiktoken.model", folder / "tokenizer_config.json", vocab_size);
+  }
+  std::string found;
+  for (const std::string_view name : kOtherKinds) {
+    if (!is_there(folder / name)) continue;
+    if (!found.empty()) found += ", ";
+    found += name;
+  }
+  return Error{folder.string() + ": no tokenizer that can be loaded: expected tiktoken.model, found " +
+               (found.empty() ? "no tokenizer file" : found)};
+}
+
+std::string token_bytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  std::string bytes;
+  for (const std::int32_t id : ids) bytes += tokenizer.token_bytes(id);
+  return bytes;
+}
+
+}  // namespace firstlight
