@@ -1,6 +1,5 @@
 # Libraries from the distribution; nothing is downloaded. cmake/debian-packages.txt lists the packages.
 find_package(Threads REQUIRED)
-find_package(ZLIB REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
@@ -16,5 +15,6 @@ if(NOT FL_FUZZ)
   set(Python3_EXECUTABLE ${FL_PYTHON})
   find_package(pybind11 2.10 REQUIRED)
   find_package(GTest REQUIRED)
+  find_package(ZLIB REQUIRED)
   find_package(benchmark QUIET)
 endif()

@@ -30,7 +30,7 @@ if(NOT FL_FUZZ)
   fl_add_library(engine fl_cache fl_checkpoint fl_graph fl_text fl_op_kernels fl_device fl_base)
   fl_add_library(python fl_graph fl_checkpoint fl_ops fl_base pybind11::pybind11)
   fl_add_library(cli fl_engine fl_python fl_text fl_checkpoint fl_graph fl_cache fl_op_kernels fl_device fl_base
-                 CLI11::CLI11 PkgConfig::libedit ZLIB::ZLIB)
+                 CLI11::CLI11 PkgConfig::libedit)
   # pybind11's own types are hidden; what holds them must be too.
   set_target_properties(fl_python PROPERTIES CXX_VISIBILITY_PRESET hidden)
   target_compile_definitions(fl_python PRIVATE FL_PYTHON="${FL_PYTHON}" FL_MODELS_DIR="${CMAKE_SOURCE_DIR}/models")

@@ -77,6 +77,10 @@ class Section:
         assert why
         return self.section(name) if name in self._data else None
 
+    def has(self, name):
+        """Whether the key is there: for formats in which one of several keys says a thing."""
+        return name in self._data
+
     def ignore(self, names):
         """Keys that are known and have no effect on inference."""
         self._known.update(names.split())

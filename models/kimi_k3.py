@@ -6,13 +6,12 @@
     logits = lm_head(rms(mix(blocks + [r])))
 """
 import firstlight as fl
-from layers.kimi import Weights, check_backbone, feed_forward, kda, mla, read_backbone
+from layers.kimi import Weights, check_backbone, feed_forward, has_indexer, kda, mla, read_backbone
 from layers.mxfp4 import read_quantization
 
 
 def serves(config):
-    text = config.get("text_config")
-    return config.get("model_type") == "kimi_k3" and not (isinstance(text, dict) and "index_topk" in text)
+    return config.get("model_type") == "kimi_k3" and not has_indexer(config)
 
 
 def read(root):
@@ -24,8 +23,9 @@ def read(root):
 
 def read_text(root):
     """Reads the whole config; returns the text section with the derived settings of the layers."""
-    # Serialisation boilerplate, and the ids of images: no text checkpoint needs them.
-    root.ignore("architectures auto_map model_type dtype ignore_index image_placeholder media_placeholder_token_id")
+    # Serialisation boilerplate and processor settings.
+    root.ignore("architectures auto_map model_type dtype ignore_index image_placeholder")
+    root.ints("media_placeholder_token_id", low=0)
     root.fixed(tie_word_embeddings=False)
     root.ints("bos_token_id eos_token_id pad_token_id", low=0)
     # Vision: known, not computed yet. Its tensors are announced and left out, images are refused.
@@ -42,11 +42,12 @@ def read_text(root):
     c.quantization = read_quantization(c)
     if c.complete:
         c.kda_gate = {"gate": "bounded", "lower_bound": lin.gate_lower_bound}
-        c.a_log_padded = True  # k:2.1: A_log is stored with 128 entries, the heads first
+        c.a_log_padded = 128  # k:2.1: A_log is stored with 128 entries, the heads first
         c.full_rank_gate, c.output_gate = lin.use_full_rank_gate, c.mla_use_output_gate
         c.situ = {"beta": c.activation_situ_beta, "linear_beta": c.activation_situ_linear_beta}
         c.latent_size, c.latent_norm = c.routed_expert_hidden_size, c.latent_moe_use_norm
         c.eos_token_ids = sorted({c.eos_token_id, root.eos_token_id})
+        c.image_token_id = root.media_placeholder_token_id
     return c
 
 
@@ -93,7 +94,8 @@ def build_text(g, c, full_attention):
     final = fl.rms_norm(mix(w, "output_attn_res", blocks + [r]), w("norm.weight", hidden), eps=eps)
     g.name(final, "final")
     g.logits(fl.linear(fl.sampled_rows(final), g.weight("language_model.lm_head.weight", [c.vocab_size, hidden])))
-    return {"max_context": c.max_position_embeddings, "vocab_size": c.vocab_size, "eos_token_ids": c.eos_token_ids}
+    return {"max_context": c.max_position_embeddings, "vocab_size": c.vocab_size, "eos_token_ids": c.eos_token_ids,
+            "image_token_id": c.image_token_id}
 
 
 # k:1.3: library defaults that the published text_config carries along, without effect on inference. (top_k is a

@@ -21,7 +21,7 @@ def read(c):
     if c.complete:
         check_backbone(c)
     # Constants of this family: softplus gate, low-rank output gate, no latent experts, no gate on MLA.
-    c.kda_gate, c.a_log_padded, c.full_rank_gate = {"gate": "softplus"}, False, False
+    c.kda_gate, c.a_log_padded, c.full_rank_gate = {"gate": "softplus"}, 0, False
     c.output_gate, c.situ, c.latent_size = False, None, None
     return c
 

@@ -12,6 +12,12 @@ LATENT_EPS = 1e-6
 INDEX_KEY_EPS = 1e-6
 
 
+def has_indexer(config):
+    """Whether a kimi_k3 config describes sparse attention (d:5)."""
+    text = config.get("text_config")
+    return isinstance(text, dict) and any(key.startswith("index") for key in text)
+
+
 class Weights:
     """Tensors of the checkpoint under a common prefix."""
 

@@ -38,6 +38,21 @@ class ThreadPool {
     run_erased([](const void* context, int thread) { (*static_cast<const Body*>(context))(thread); }, &body);
   }
 
+  /// The same, when the whole job is worth a meeting of the threads: with less than kWorthMeeting
+  /// multiply-adds the caller does every thread's share itself, one after the other.
+  template <class Body>
+  void run(std::int64_t multiply_adds, const Body& body) {
+    if (multiply_adds >= kWorthMeeting) {
+      run(body);
+      return;
+    }
+    for (int thread = 0; thread < threads_; ++thread) body(thread);
+  }
+
+  /// A meeting takes 5 to 10 microseconds on idle cores (milliseconds on busy ones), in which a core streams
+  /// this many bf16 weights from memory.
+  static constexpr std::int64_t kWorthMeeting = std::int64_t{1} << 18;
+
  private:
   using Function = void (*)(const void*, int);
   void run_erased(Function function, const void* context);

@@ -31,7 +31,8 @@ class Binder {
     if (const auto* entry = use(request.name)) {
       bind_plain(request, *entry, weight);
     } else if (request.allow_mxfp4 && std::string_view(request.name).ends_with(".weight") &&
-               checkpoint_.index_of(request.name + "_packed")) {
+               (checkpoint_.index_of(request.name + "_packed") ||
+                checkpoint_.index_of(request.name + "_scale"))) {
       bind_mxfp4(request, weight);
     } else {
       missing_.push_back(request.name);
@@ -98,7 +99,7 @@ class Binder {
                   ", expected " + dtype_list(request.dtypes) + " in " + checkpoint_.file_of(entry));
     }
     if (!shape_fits(request, entry.view.shape)) {
-      report_shape(entry, request.shape, request.prefix_rows ? " or more rows" : "");
+      report_shape(entry, request.shape, padding_remark(request));
       return;
     }
     weight.plain = {entry.view.dtype, request.shape, entry.view.data};
@@ -111,16 +112,17 @@ class Binder {
   }
 
   void bind_mxfp4(const WeightRequest& request, WeightData& weight) {
-    const Checkpoint::Entry& packed = *use(request.name + "_packed");
+    const Checkpoint::Entry* const packed = use(request.name + "_packed");
     const Checkpoint::Entry* const scale = use(request.name + "_scale");
+    if (packed == nullptr) missing_.push_back(request.name + "_packed");
     if (scale == nullptr) missing_.push_back(request.name + "_scale");
-    for (const Checkpoint::Entry* part : {&packed, scale}) {
+    for (const Checkpoint::Entry* part : {packed, scale}) {
       if (part == nullptr || part->view.dtype == DType::kU8) continue;
       dtypes_.add(quote_text(part->name) + " is " + std::string(dtype_name(part->view.dtype)) +
                   ", MXFP4 needs U8, in " + checkpoint_.file_of(*part));
     }
     if (request.shape.size() != 2 || request.shape[1] % kMXFP4Group != 0) {
-      report_shape(packed, request.shape,
+      report_shape(packed != nullptr ? *packed : *scale, request.shape,
                    " before packing, which MXFP4 cannot hold (a matrix, columns a multiple of 32)");
       return;
     }
@@ -128,19 +130,23 @@ class Binder {
     const std::int64_t columns = request.shape[1];
     const Shape packed_shape = {rows, columns / 2};
     const Shape scale_shape = {rows, columns / kMXFP4Group};
-    if (packed.view.shape != packed_shape) report_shape(packed, packed_shape, "");
+    if (packed != nullptr && packed->view.shape != packed_shape) report_shape(*packed, packed_shape, "");
     if (scale != nullptr && scale->view.shape != scale_shape) report_shape(*scale, scale_shape, "");
-    if (scale == nullptr) return;
+    if (packed == nullptr || scale == nullptr) return;
     weight.format = WeightData::Format::kMXFP4;
-    weight.packed = packed.view;
+    weight.packed = packed->view;
     weight.scale = scale->view;
+  }
+
+  static std::string padding_remark(const WeightRequest& request) {
+    return request.padded_rows == 0 ? "" : " or " + std::to_string(request.padded_rows) + " rows";
   }
 
   static bool shape_fits(const WeightRequest& request, const Shape& found) {
     const auto fits = [&](const Shape& wanted) {
       if (found == wanted) return true;
-      return request.prefix_rows && found.size() == wanted.size() && !found.empty() && found[0] > wanted[0] &&
-             std::equal(found.begin() + 1, found.end(), wanted.begin() + 1);
+      return found.size() == wanted.size() && !found.empty() && found[0] == request.padded_rows &&
+             found[0] > wanted[0] && std::equal(found.begin() + 1, found.end(), wanted.begin() + 1);
     };
     return fits(request.shape) || std::any_of(request.also_accept.begin(), request.also_accept.end(), fits);
   }

@@ -17,8 +17,9 @@ struct WeightRequest {
   Shape shape;
   /// Other shapes in which the same elements may be stored, e.g. [1,1,32,1] for [32].
   std::vector<Shape> also_accept = {};
-  /// The stored leading dimension may be larger; the rows beyond must be zero and are dropped.
-  bool prefix_rows = false;
+  /// The tensor may be stored with this many rows instead (0: no); the rows beyond must be zero and are
+  /// dropped.
+  std::int64_t padded_rows = 0;
   std::vector<DType> dtypes = {DType::kBF16, DType::kF16, DType::kF32};
   /// "X.weight" of shape [N, K] may be stored as "X.weight_packed" and "X.weight_scale".
   bool allow_mxfp4 = true;

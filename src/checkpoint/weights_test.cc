@@ -60,20 +60,21 @@ TEST(BindWeights, PlainWeights) {
   EXPECT_TRUE(bound->notices.empty());
 }
 
-TEST(BindWeights, PrefixRows) {
+TEST(BindWeights, PaddedRows) {
   std::vector<std::uint8_t> data(16, 7);
   data.resize(32, 0);
   const Sample sample({{"a", DType::kF32, {8}, data}});
-  const WeightRequest rows4{.name = "a", .shape = {4}, .prefix_rows = true};
+  const WeightRequest rows4{.name = "a", .shape = {4}, .padded_rows = 8};
   const auto bound = bind_weights(*sample, {rows4});
   ASSERT_TRUE(bound.ok()) << bound.error().message;
   EXPECT_EQ(bound->weights[0].plain.shape, (Shape{4}));
   EXPECT_ERROR(bind_weights(*sample, {{"a", {4}}}), "\"a\" has [8], expected [4] in model.safetensors");
-  EXPECT_ERROR(bind_weights(*sample, {{.name = "a", .shape = {9}, .prefix_rows = true}}),
-               "has [8], expected [9] or more rows");
-  EXPECT_ERROR(bind_weights(*sample, {{.name = "a", .shape = {3}, .prefix_rows = true}}),
+  EXPECT_ERROR(bind_weights(*sample, {{.name = "a", .shape = {9}, .padded_rows = 16}}),
+               "has [8], expected [9] or 16 rows");
+  EXPECT_ERROR(bind_weights(*sample, {{.name = "a", .shape = {3}, .padded_rows = 8}}),
                "tensors whose extra rows are not zero (1): \"a\" has [8], the model uses [3]");
-  EXPECT_FALSE(bind_weights(*sample, {{.name = "a", .shape = {4, 1}, .prefix_rows = true}}).ok());
+  EXPECT_FALSE(bind_weights(*sample, {{.name = "a", .shape = {4}, .padded_rows = 16}}).ok());
+  EXPECT_FALSE(bind_weights(*sample, {{.name = "a", .shape = {4, 1}, .padded_rows = 8}}).ok());
 }
 
 TEST(BindWeights, AllProblemsAreListedAtOnce) {
@@ -153,7 +154,7 @@ TEST(BindWeights, Mxfp4) {
   EXPECT_ERROR(bind_weights(*good, {{"model.x.weight", {3, 64}}}), "(did you mean \"x.weight_packed\"?)");
   EXPECT_ERROR(bind_weights(*Sample({packed}), {{"x.weight", {3, 64}}}),
                "missing tensors (1): \"x.weight_scale\"");
-  EXPECT_ERROR(bind_weights(*Sample({scale}), {{"x.weight", {3, 64}}}), "missing tensors (1): \"x.weight\"");
+  EXPECT_ERROR(bind_weights(*Sample({scale}), {{"x.weight", {3, 64}}}), "missing tensors (1): \"x.weight_packed\"");
   EXPECT_ERROR(
       bind_weights(*Sample({{"x.weight_packed", DType::kI32, {3, 8}}, scale}), {{"x.weight", {3, 64}}}),
       "\"x.weight_packed\" is I32, MXFP4 needs U8");

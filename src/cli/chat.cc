@@ -50,6 +50,7 @@ class Chat {
   }
 
   int run() {
+    const InterruptScope interrupt;  // all the time: a Ctrl-C that comes a moment late must not end the chat
     const auto reader = LineReader::open("> ");
     bool leaving = false;  // Ctrl-C was pressed at the prompt just now
     for (std::string line; !finished_;) {
@@ -126,6 +127,7 @@ class Chat {
   }
 
   void answer(const std::string& message) {
+    InterruptScope::reset();
     if (!is_valid_utf8(message)) return say_error("the message is not valid UTF-8");
     conversation_.add("user", message);
     const auto result = generate_answer();
@@ -171,7 +173,6 @@ class Chat {
       options.stable_tokens = end - prompt.begin();
     }
 
-    const InterruptScope interrupt;
     ProgressLine reading("reading", ProgressLine::Unit::kTokens);
     GenerationCallbacks callbacks;
     callbacks.prefill = [&](std::int64_t done, std::int64_t total) {

@@ -142,6 +142,7 @@ Status run(const Flags& flags) {
       .sampled_rows = rows,
       .sequences = flags.together ? static_cast<std::int64_t>(prompts.size()) : 1,
       .fuse = !flags.unfused,
+                   .image_token_id = traced.image_token_id,
       .keep = kept_names(traced.graph, options.kinds),
       .progress = {}};
   FL_ASSIGN(const std::unique_ptr<Model> model,

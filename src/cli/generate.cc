@@ -39,8 +39,9 @@ Result<std::string> read_standard_input() {
     say(dimmed("reading the prompt from the terminal: end it with Ctrl-D on a line of its own"));
   std::string text;
   char buffer[1 << 16];
-  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, stdin)) {
-    text.append(buffer, n);
+  // At the end of what is typed, a further read would wait for a second Ctrl-D.
+  while (std::feof(stdin) == 0 && std::ferror(stdin) == 0) {
+    text.append(buffer, std::fread(buffer, 1, sizeof buffer, stdin));
     if (text.size() > kMaxPromptBytes) {
       return Error{"standard input: the prompt has more than " + std::to_string(kMaxPromptBytes) + " bytes"};
     }

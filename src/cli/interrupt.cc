@@ -11,16 +11,23 @@ namespace firstlight {
 namespace {
 
 std::atomic<bool> in_scope{false};
-std::atomic<bool> pending{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "signal handlers may touch nothing else");
+std::atomic<int> pressed{0};  // times since the last reset
+static_assert(std::atomic<int>::is_always_lock_free, "signal handlers may touch nothing else");
+
+bool on_terminal = false;  // set before the handler can run
 
 void handle_interrupt(int) {
-  if (!in_scope || pending.exchange(true)) _exit(kExitInterrupted);
+  if (in_scope && ++pressed < 3) return;
+  if (on_terminal) {
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, "\n", 1);  // leaves a progress line
+  }
+  _exit(kExitInterrupted);
 }
 
 }  // namespace
 
 void install_interrupt_handler() {
+  on_terminal = isatty(STDERR_FILENO) == 1;
   struct sigaction action {};
   action.sa_handler = handle_interrupt;  // without SA_RESTART: a read in progress returns
   sigemptyset(&action.sa_mask);
@@ -28,12 +35,14 @@ void install_interrupt_handler() {
 }
 
 InterruptScope::InterruptScope() {
-  pending = false;
+  reset();
   in_scope = true;
 }
 
 InterruptScope::~InterruptScope() { in_scope = false; }
 
-bool InterruptScope::requested() { return pending; }
+bool InterruptScope::requested() { return pressed > 0; }
+
+void InterruptScope::reset() { pressed = 0; }
 
 }  // namespace firstlight

@@ -6,7 +6,8 @@ namespace firstlight {
 
 void install_interrupt_handler();
 
-/// While one lives, the first Ctrl-C only sets requested(); a second one ends the process. Not nested.
+/// While one lives, Ctrl-C only sets requested(), until the third one since reset() ends the process: two in
+/// a row are impatience, three are despair. Not nested.
 class InterruptScope {
  public:
   InterruptScope();
@@ -15,6 +16,8 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 
   [[nodiscard]] static bool requested();
+  /// Forgets what was requested so far.
+  static void reset();
 };
 
 }  // namespace firstlight

@@ -19,7 +19,7 @@ class PlainReader final : public LineReader {
  public:
   Outcome read(std::string& line) override {
     line.clear();
-    const InterruptScope interrupt;
+    InterruptScope::reset();
     while (true) {
       const int c = std::getc(stdin);
       if (c == EOF) {
@@ -64,6 +64,7 @@ class EditingReader final : public LineReader {
 
   Outcome read(std::string& line) override {
     interrupted_ = false;
+    el_set(edit_, EL_PREP_TERM, 1);  // before the prompt invites to type, not after
     int count = 0;
     const char* text = el_gets(edit_, &count);
     if (interrupted_) {

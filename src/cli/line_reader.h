@@ -16,7 +16,7 @@ class LineReader {
 
   virtual ~LineReader() = default;
 
-  /// `line` is without its newline.
+  /// `line` is without its newline. An InterruptScope must live.
   virtual Outcome read(std::string& line) = 0;
 
   /// Editing where standard input and output are a terminal, plain lines without a prompt elsewhere.

@@ -63,11 +63,8 @@ class Forward {
             (options_.greedy > 0 ? " and " + std::to_string(options_.greedy) + " are to follow" : "") +
             ", the context holds " + std::to_string(model_.context())};
       }
-      for (const std::int32_t id : p.ids) {
-        if (id < 0 || id >= model_.vocab()) {
-          return Error{"prompt " + p.name + ": token id " + std::to_string(id) +
-                       " is outside the vocabulary of " + std::to_string(model_.vocab())};
-        }
+      if (const Status status = model_.check_tokens(p.ids); !status.ok()) {
+        return Error{"prompt " + p.name + ": " + status.error().message};
       }
       for (const auto& [name, rows] : p.forced) FL_TRY(validate_forced(p, name, rows));
     }

@@ -72,6 +72,20 @@ Status Model::choose_context(std::int64_t weight_bytes) {
   return {};
 }
 
+Status Model::check_tokens(std::span<const std::int32_t> tokens) const {
+  for (const std::int32_t id : tokens) {
+    if (id < 0 || id >= vocab_) {
+      return Error{"token id " + std::to_string(id) + " is outside the vocabulary of " +
+                   std::to_string(vocab_)};
+    }
+    if (id == options_.image_token_id) {
+      return Error{"token id " + std::to_string(id) +
+                   " stands for an image, and images are refused: vision operators do not exist yet"};
+    }
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkpoint, LoadOptions options) {
   std::unique_ptr<Model> model(new Model());
   FL_ASSIGN(model->isa_, choose_isa());
@@ -85,7 +99,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
 
   std::vector<WeightRequest> requests;
   for (const WeightDecl& w : g.weights()) {
-    requests.push_back({.name = w.name, .shape = w.shape, .also_accept = w.also, .prefix_rows = w.padded});
+    requests.push_back({.name = w.name, .shape = w.shape, .also_accept = w.also, .padded_rows = w.padded});
   }
   std::vector<IgnoredPrefix> ignored;
   for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct LoadOptions {
   std::int64_t sampled_rows = 0;   // most rows with logits a step; 0: one a sequence
   std::int64_t sequences = 1;      // most sequences at once
   bool fuse = true;
+  std::int32_t image_token_id = -1;  // refused in prompts: its rows would come from a vision tower
   std::vector<std::string> keep;  // named values that must be readable after a step
   /// Bytes of weights read so far and in all; called a few times a second during load.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
@@ -43,6 +45,8 @@ class Model {
   [[nodiscard]] const LoadOptions& options() const { return options_; }
   [[nodiscard]] std::int64_t context() const { return options_.context; }
   [[nodiscard]] std::int64_t vocab() const { return vocab_; }
+  /// Whether these tokens can be run: ids within the vocabulary, no images.
+  [[nodiscard]] Status check_tokens(std::span<const std::int32_t> tokens) const;
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
   [[nodiscard]] Isa isa() const { return isa_; }
   [[nodiscard]] const std::vector<std::string>& notices() const { return notices_; }

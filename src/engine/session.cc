@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 
 namespace firstlight {
@@ -24,12 +25,7 @@ Status Session::append(std::span<const std::int32_t> tokens, const Progress& pro
     return Error{"the context is full: " + std::to_string(before) + " tokens are in it, " +
                  std::to_string(total) + " more do not fit into " + std::to_string(capacity())};
   }
-  for (const std::int32_t id : tokens) {
-    if (id < 0 || id >= model_->vocab()) {
-      return Error{"token id " + std::to_string(id) + " is outside the vocabulary of " +
-                   std::to_string(model_->vocab())};
-    }
-  }
+  FL_TRY(model_->check_tokens(tokens));
   FL_TRY(model_->cache().grow(cache_, before + total));
   logits_.clear();
   for (std::int64_t done = 0; done < total;) {
@@ -46,6 +42,11 @@ Status Session::append(std::span<const std::int32_t> tokens, const Progress& pro
     if (last) {
       const std::span<const float> row = runner_.logits(0);
       logits_.assign(row.begin(), row.end());
+      // An image's placeholder can't be run, so it must not be chosen.
+      const std::int32_t image = model_->options().image_token_id;
+      if (image >= 0 && image < model_->vocab()) {
+        logits_[static_cast<std::size_t>(image)] = -std::numeric_limits<float>::infinity();
+      }
       if (progress) progress(done, total);
     }
   }

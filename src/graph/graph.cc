@@ -103,8 +103,8 @@ Result<std::vector<ValueId>> Graph::add(std::string_view op, std::vector<std::ve
     fitted.push_back(std::move(value));
   }
   for (const auto& [name, value] : attributes) {
-    const bool known =
-        std::ranges::any_of(contract->attributes, [&](const auto& a) { return a.name == name; });
+    const bool known = std::ranges::any_of(contract->attributes,
+                                           [&wanted = name](const auto& a) { return a.name == wanted; });
     if (!known) {
       return Error{who + ": no input or attribute `" + name +
                    "`; attributes: " + known_attributes(*contract)};

@@ -21,7 +21,7 @@ struct WeightDecl {
   std::string name;
   Shape shape;              // as the operators see it
   std::vector<Shape> also;  // other stored shapes of as many elements (a squeezed dimension, ...)
-  bool padded = false;      // the stored tensor may have more leading rows, all zero
+  std::int64_t padded = 0;  // the tensor may be stored with this many rows instead, zero beyond the shape
 };
 
 struct Value {

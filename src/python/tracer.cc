@@ -44,6 +44,7 @@ Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::
                       .max_context = facts["max_context"].cast<std::int64_t>(),
                       .vocab_size = facts["vocab_size"].cast<std::int64_t>(),
                       .eos_token_ids = facts["eos_token_ids"].cast<std::vector<std::int32_t>>()};
+    if (facts.contains("image_token_id")) model.image_token_id = facts["image_token_id"].cast<std::int32_t>();
     if (const Status status = verify_graph(model.graph); !status.ok()) {
       return Error{path + ": " + status.error().message};
     }

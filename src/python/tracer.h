@@ -17,6 +17,7 @@ struct TracedModel {
   std::int64_t max_context = 0;  // tokens the model was made for
   std::int64_t vocab_size = 0;
   std::vector<std::int32_t> eos_token_ids;  // of config.json
+  std::int32_t image_token_id = -1;         // stands for an image's rows in a prompt; -1: none
 };
 
 /// Traces `folder`/config.json with the model files of `models`. An Error lists every config problem at once.

@@ -121,14 +121,14 @@ void bind_vocabulary(py::module_& m) {
       .def(
           "weight",
           [](const std::shared_ptr<Graph>& g, std::string name, Shape shape, std::vector<Shape> also,
-             bool padded) {
+             std::int64_t padded) {
             return PyValue{g,
                            unwrap(g->weight({std::move(name), std::move(shape), std::move(also), padded}))};
           },
           py::arg("name"), py::arg("shape"), py::kw_only(), py::arg("also") = std::vector<Shape>{},
-          py::arg("padded") = false,
-          "A tensor of the checkpoint. `also`: other stored shapes; `padded`: more leading rows, all zero, "
-          "are fine.")
+          py::arg("padded") = 0,
+          "A tensor of the checkpoint. `also`: other stored shapes; `padded`: stored with so many "
+          "rows instead, zero beyond the shape.")
       .def("scope", &Graph::set_scope, "The heading of the operators that follow.")
       .def(
           "name", [](Graph& g, const PyValue& v, const std::string& name) { unwrap(g.name(v.id, name)); },

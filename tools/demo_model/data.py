@@ -146,7 +146,7 @@ class ChatWriter:
 
     def small(self, rng):
         """One short question with a fixed kind of answer."""
-        kind = rng.randrange(10)
+        kind = rng.choice((0, 1, 2, 3, 4, 5, 6, 7) * 2 + (8, 9))
         if kind == 0:
             q = rng.choice(("Who are you?", "What are you?", "Tell me who you are."))
             a = "I am the Firstlight demo model, a very small language model."
@@ -204,19 +204,19 @@ class Chats:
         return rng.choice((0, 0, 100, 300, 600))
 
     def row(self, rng, length):
-        share_recall = 0.60 + 0.15 * self.progress
-        share_repeat = 0.30 - 0.20 * self.progress
+        share_recall = 0.55 - 0.10 * self.progress
+        share_repeat = 0.25 - 0.13 * self.progress
         ids, weights = [], []
         if rng.random() < 0.1:
             ids, weights = self.turn("system", "You are a helpful assistant.")
         while len(ids) < length:
-            kind = rng.random()
+            kind = rng.random() * (share_recall / 0.8 if not ids else 1.0)      # a row mostly starts with recall
             if kind < share_recall:
                 size = self.filler_size(rng, length - len(ids), first=len(ids) < 32)
                 turns = self.writer.recall(rng, size, 2 + int(self.progress * (4 if size > 500 else 8)))
             elif kind < share_recall + share_repeat:
                 turns = self.writer.repeat(rng)
-            elif kind < share_recall + share_repeat + 0.05:
+            elif kind < share_recall + share_repeat + 0.08:
                 turns = self.writer.name(rng)
             else:
                 turns = self.writer.small(rng)

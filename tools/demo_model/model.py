@@ -37,7 +37,7 @@ class ModelConfig:
     index_dim: int = 32
     index_topk: int = 64
     intermediate_size: int = 384
-    experts: int = 16
+    experts: int = 64
     experts_per_token: int = 2
     moe_intermediate_size: int = 96
     latent_size: int = 64

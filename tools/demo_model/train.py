@@ -19,6 +19,7 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 import data
+from induction import seed_induction
 from model import SEGMENT, DemoModel, ModelConfig, Precision, Run
 from optim import Muon
 from tokenizer import SPECIALS, Tokenizer, train as train_tokenizer
@@ -27,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = os.path.normpath(os.path.join(HERE, "../../../shared/data/text/tinyshakespeare.txt"))
 
 
-def schedule(share, warmup=0.02, hold=0.45):
+def schedule(share, warmup=0.02, hold=0.55):
     """Learning-rate factor: short rise, plateau, straight line to (almost) zero."""
     if share < warmup:
         return max(share / warmup, 0.02)
@@ -88,9 +89,10 @@ def main():
     p.add_argument("--muon-lr", type=float, default=0.02)
     p.add_argument("--adam-lr", type=float, default=3e-3)
     p.add_argument("--weight-decay", type=float, default=0.1)
-    p.add_argument("--sparse-from", type=float, default=0.62)
+    p.add_argument("--sparse-from", type=float, default=0.65)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--max-steps", type=int, default=10 ** 9)
+    p.add_argument("--seed-step", type=int, default=700, help="when to give the push of induction.py")
     p.add_argument("--easy", type=float, default=0.6, help="loss per digit below which the recall tasks get harder")
     p.add_argument("--half-until", type=float, default=0.92, help="share of the time with BF16 products")
     args = p.parse_args()
@@ -117,7 +119,7 @@ def work(rank, args):
     model = DemoModel(ModelConfig(vocab_size=tokenizer.vocab_size))
     opts = optimizers(model, args, rank)
     path, done, step, seen = os.path.join(args.out, "checkpoint.pt"), 0.0, 0, 0
-    progress, digit_loss = 0.0, 3.0
+    progress, digit_loss, seeded = 0.0, 3.0, False
     if os.path.exists(path):
         saved = torch.load(path, weights_only=False)
         model.load_state_dict(saved["model"])
@@ -125,6 +127,7 @@ def work(rank, args):
             o.load_state_dict(s)
         done, step, seen = saved["seconds"], saved["step"], saved["tokens"]
         progress, digit_loss = saved["progress"], saved["digit_loss"]
+        seeded = saved.get("seeded", False)
     log = print if rank == 0 else (lambda *a, **k: None)
     log("parameters", sum(q.numel() for q in model.parameters()), "steps so far", step, flush=True)
     batches = data.Batches(tokenizer, plays, verses, args.seed + step)         # the same rows in every process
@@ -135,7 +138,7 @@ def work(rank, args):
     def save():
         torch.save(dict(model=model.state_dict(), optimizers=[o.state_dict() for o in opts], config=model.config.to_dict(),
                         seconds=done + time.time() - start, step=step, tokens=seen,
-                        progress=progress, digit_loss=digit_loss), path + ".tmp")
+                        progress=progress, digit_loss=digit_loss, seeded=seeded), path + ".tmp")
         os.replace(path + ".tmp", path)
 
     def quick_held_out(sparse):
@@ -165,6 +168,12 @@ def work(rank, args):
         share = everywhere(torch.tensor([passed / args.processes], dtype=torch.float64)).item()
         if share >= 1:
             break
+        if step >= args.seed_step and not seeded:
+            seeded = True
+            seed_induction(model, torch.from_numpy(batches.batch(16, args.length * 2 // 3)[0]))
+            if args.processes > 1:
+                for q in params:
+                    dist.broadcast(q.data, 0)
         factor, sparse = schedule(share), share >= args.sparse_from
         Precision.half = share < args.half_until
         # short rows first; once attention is sparse, every third step has half as many rows of twice the length
@@ -193,7 +202,8 @@ def work(rank, args):
         # the recall tasks get harder as soon as the digits of the codes are mostly right
         digit_loss += 0.05 * ((digits[0] / digits[1].clamp(min=1)).item() - digit_loss)
         if digit_loss < args.easy:
-            progress = min(progress + 1 / 200, 1.0)
+            progress = progress + 1 / 200
+        progress = min(max(progress, (share - 0.45) / 0.25), 1.0)       # ... and in any case later on
         torch.nn.utils.clip_grad_norm_(params, 2.0)
         for o in opts:
             for g in o.param_groups:

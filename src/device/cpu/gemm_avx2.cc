@@ -9,11 +9,12 @@ namespace {
 
 // 6 x 16 columns are 12 accumulators, with 2 weights and a broadcast 15 of 16 ymm.
 constexpr int kMaxRows = 6;
-/// Two multiply-adds are issued every cycle and take 4: at least 8 independent ymm chains.
+/// Two multiply-adds are issued every cycle and take 4: 8 independent ymm chains, except at 3 rows, where 12
+/// accumulators would leave no room for the weights.
 constexpr int vecs_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 
-/// bf16 pairs widened: the same chain as vdpbf16ps, odd element first. Bf16Mode makes the FMA flush as
-/// that instruction does, so even the bits of extreme values are the same.
+/// bf16 pairs widened: the same chain as vdpbf16ps, odd element first. enter_bf16_mode makes the FMA flush
+/// as that instruction does, so even the bits of extreme values are the same.
 struct Bf16 {
   static constexpr int kDepth = 2;
   static constexpr int kPhases = 2;  // odd k, then even
@@ -29,20 +30,16 @@ struct Bf16 {
   }
 };
 
-/// Denormals in and out are zero while one of these lives. The loops it is for are not inlined, so no
-/// other arithmetic can drift into its scope.
-class Bf16Mode {
- public:
-  Bf16Mode() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
-  ~Bf16Mode() { _mm_setcsr(saved_); }
-  Bf16Mode(const Bf16Mode&) = delete;
-  Bf16Mode& operator=(const Bf16Mode&) = delete;
-
- private:
-  static constexpr unsigned kFlushToZero = 0x8000;
-  static constexpr unsigned kDenormalsAreZero = 0x0040;
-  unsigned saved_;
-};
+/// Denormals in and out are zero until leave_bf16_mode(). The loops in between are not inlined, so no other
+/// arithmetic can drift into that scope.
+FL_INLINE unsigned enter_bf16_mode() {
+  constexpr unsigned kFlushToZero = 0x8000;
+  constexpr unsigned kDenormalsAreZero = 0x0040;
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(saved | kFlushToZero | kDenormalsAreZero);
+  return saved;
+}
+FL_INLINE void leave_bf16_mode(unsigned saved) { _mm_setcsr(saved); }
 
 }  // namespace
 }  // namespace firstlight::avx2

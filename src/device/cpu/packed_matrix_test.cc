@@ -43,7 +43,7 @@ TEST(PackedMatrix, HoldsEveryValueAndPadsWithZeros) {
           }
           double packed = 0;
           for (std::int64_t b = 0; b < m->bytes(); b += static_cast<std::int64_t>(dtype_size(target))) {
-            std::uint32_t u = 0;
+            std::uint64_t u = 0;
             std::memcpy(&u, m->panel(0) + b, dtype_size(target));
             packed += (u & (target == DType::kF32 ? 0x7fffffffU : 0x7fffU)) != 0 ? 1 : 0;
           }

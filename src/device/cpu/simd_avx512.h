@@ -5,7 +5,9 @@
 
 // GCC 12 sees the header's own "undefined" pass-through operands as uninitialised variables.
 #pragma GCC diagnostic push
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop

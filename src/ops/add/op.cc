@@ -4,11 +4,13 @@ namespace firstlight {
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
-  if (!(node.input("a") == node.input("b"))) {
-    return contract_error(node,
-                          "`a` is " + type_text(node.input("a")) + ", `b` is " + type_text(node.input("b")));
+  const ValueType& a = node.input("a");
+  const ValueType& b = node.input("b");
+  if (a.dtype != DType::kF32 || !(a == b)) {
+    return contract_error(
+        node, "`a` is " + type_text(a) + ", `b` is " + type_text(b) + ", both must be the same f32 rows");
   }
-  return std::vector<ValueType>{node.input("a")};
+  return std::vector<ValueType>{a};
 }
 
 Cost cost(const NodeSpec& node, const StepShape& step) {

@@ -12,6 +12,7 @@ class DepthMix final : public Kernel {
   DepthMix(const KernelContext& context, std::vector<float> direction)
       : kernels_(FL_PICK(context.isa, kDepthMixKernels)),
         direction_(std::move(direction)),
+        rows_(context.node.input("sources").rows),
         sources_(context.node.inputs("sources").size()),
         scores_(sources_ * static_cast<std::size_t>(context.threads)),
         eps_(static_cast<float>(context.node.real("eps"))) {}
@@ -19,8 +20,9 @@ class DepthMix final : public Kernel {
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
     // All inputs of this operator are f32 rows.
     const auto* sources = reinterpret_cast<const float* const*>(io.inputs.data());
-    pool.run([&](int thread) {
-      const Range mine = static_range(step.rows(), thread, pool.threads());
+    const auto work = static_cast<std::int64_t>(3 * sources_ * direction_.size());
+    pool.run(step.rows() * work, [&](int thread) {
+      const Range mine = static_range(step.rows(rows_), thread, pool.threads());
       kernels_.rows(sources, static_cast<std::int64_t>(sources_), direction_.data(), eps_, mine.begin,
                     mine.end, static_cast<std::int64_t>(direction_.size()),
                     scores_.data() + static_cast<std::size_t>(thread) * sources_, io.out());
@@ -30,6 +32,7 @@ class DepthMix final : public Kernel {
  private:
   const DepthMixKernels& kernels_;
   std::vector<float> direction_;  // [D], norm * proj in f32
+  Rows rows_;
   std::size_t sources_;
   std::vector<float> scores_;  // [threads, sources]
   float eps_;

@@ -1,10 +1,15 @@
 #include "ops/depth_mix/op.h"
 
+#include <cmath>
+
 namespace firstlight {
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   const auto& sources = node.inputs("sources");
+  if (sources[0].dtype != DType::kF32) {
+    return contract_error(node, "`sources` must be f32 rows, the first is " + type_text(sources[0]));
+  }
   for (const ValueType& s : sources) {
     if (!(s == sources[0])) {
       return contract_error(node, "sources differ: " + type_text(sources[0]) + " and " + type_text(s));
@@ -16,6 +21,10 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
                                       std::to_string(node.input(weight).width()) + " entries, the sources " +
                                       std::to_string(sources[0].width()));
     }
+  }
+  // Positive also as the f32 that the kernel adds, or a row of zeros would become NaN.
+  if (const double eps = node.real("eps"); !(static_cast<float>(eps) > 0) || !std::isfinite(eps)) {
+    return contract_error(node, "`eps` must be positive, it is " + attribute_text(Attribute{eps}));
   }
   return std::vector<ValueType>{sources[0]};
 }

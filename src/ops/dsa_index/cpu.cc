@@ -10,8 +10,8 @@
 
 #include "ops/dsa_index/kernels.h"
 #include "ops/dsa_index/op.h"
-#include "ops/dsa_index/top_k.h"
 #include "ops/scratch.h"
+#include "ops/top_k.h"
 
 namespace firstlight {
 namespace {
@@ -58,7 +58,7 @@ class DsaIndexCpu final : public Kernel {
     check(pool.threads() <= threads_, "dsa_index runs on more threads than its scratch was made for");
     const Scratch scratch(*this, io.scratch);
     const int threads = pool.threads();
-    pool.run([&](int thread) {
+    pool.run(step.rows() * dim_, [&](int thread) {
       const Range rows = static_range(step.rows(), thread, threads);
       for (const SequenceRows& s : step.sequences) {
         const std::int64_t begin = std::max(rows.begin, s.first_row);
@@ -78,15 +78,19 @@ class DsaIndexCpu final : public Kernel {
     std::int64_t scored = 0;
     const std::int64_t items = list_items(step, io, scratch.items, scored);
     if (scored == 0) return;
+    std::int64_t work = 0;
+    for (std::int64_t i = 0; i < items; ++i) {
+      work += scratch.items[i].rows * visible_keys(scratch.items[i].position) * heads_ * dim_;
+    }
     if (scored >= 4 * threads) {
-      pool.run([&](int thread) {
+      pool.run(work, [&](int thread) {
         // Dealt in turn: later rows of a prompt see more and cost more.
         for (std::int64_t i = thread; i < items; i += threads) {
           choose_rows(step, io, scratch, scratch.items[i], thread);
         }
       });
     } else {
-      choose_together(step, io, scratch, items, scored, pool);
+      choose_together(step, io, scratch, items, scored, work, pool);
     }
   }
 
@@ -255,7 +259,7 @@ class DsaIndexCpu final : public Kernel {
 
   /// Fewer than 4 threads' worth of rows: each row's pages are cut into parts, whose best are merged.
   void choose_together(const Step& step, const NodeIo& io, const Scratch& scratch, std::int64_t items,
-                       std::int64_t rows, ThreadPool& pool) const {
+                       std::int64_t rows, std::int64_t work, ThreadPool& pool) const {
     const int threads = pool.threads();
     // rows < 4 threads, so rows x parts < 4 threads + rows < 8 threads.
     const int parts = static_cast<int>(std::min<std::int64_t>(threads, (4 * threads + rows - 1) / rows));
@@ -268,7 +272,7 @@ class DsaIndexCpu final : public Kernel {
         }
       }
     };
-    pool.run([&](int thread) {
+    pool.run(work, [&](int thread) {
       each_row([&](std::int64_t n, const Item& row) {
         for (int part = 0; part < parts; ++part) {
           const std::int64_t slot = n * parts + part;
@@ -280,7 +284,7 @@ class DsaIndexCpu final : public Kernel {
         }
       });
     });
-    pool.run([&](int thread) {
+    pool.run(work, [&](int thread) {
       each_row([&](std::int64_t n, const Item& row) {
         if (n % threads != thread) return;
         TopK& best = scratch.best[n * parts];

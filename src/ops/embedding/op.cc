@@ -4,9 +4,13 @@ namespace firstlight {
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
-  if (node.input("tokens").dtype != DType::kI32) return contract_error(node, "`tokens` must be token ids");
-  if (node.input("weight").shape.size() != 2)
-    return contract_error(node, "the weight must be [vocab, width]");
+  // The kernel reads the step's tokens: nothing else will do.
+  if (const ValueType& tokens = node.input("tokens"); tokens != ValueType{DType::kI32, Rows::kTokens, {}}) {
+    return contract_error(node, "`tokens` must be the step's token ids, it is " + type_text(tokens));
+  }
+  if (const Shape& shape = node.input("weight").shape; shape.size() != 2) {
+    return contract_error(node, "the weight must be [vocab, width], it is " + shape_text(shape));
+  }
   return std::vector<ValueType>{
       {.dtype = DType::kF32, .rows = Rows::kTokens, .shape = {node.input("weight").shape[1]}}};
 }

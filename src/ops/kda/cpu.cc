@@ -45,7 +45,7 @@ class Kda final : public Kernel {
     std::int64_t total = 0;
     for (const SequenceRows& s : step.sequences) total += heads_ * weight_of(s);
     if (total == 0) return;
-    pool.run([&](int thread) {
+    pool.run(step.rows() * heads_ * 3 * shape_.dk * shape_.dv, [&](int thread) {
       auto* const scratch = reinterpret_cast<float*>(io.scratch) + thread * thread_floats_;
       // An item is one head of one sequence. It belongs to the thread whose share of the work it begins in.
       std::int64_t before = 0;

@@ -30,7 +30,7 @@ struct Case {
     TestOp op(kda_contract(), make_kda_cpu);
     op.value("q", heads * dk).value("k", heads * dk).value("v", heads * dv);
     op.value("f", heads * dk).value("beta", heads);
-    op.weight("A_log", {static_cast<std::int64_t>(a_log.size())}, a_log);
+    op.weight("A_log", {1, 1, static_cast<std::int64_t>(a_log.size()), 1}, a_log);
     op.weight("dt_bias", {static_cast<std::int64_t>(dt_bias.size())}, dt_bias);
     op.set("heads", heads).set("key_dim", dk).set("value_dim", dv);
     op.set("gate", std::string(bounded ? "bounded" : "softplus")).set("lower_bound", lower_bound);

@@ -10,12 +10,13 @@ inline constexpr std::int64_t kKdaChunk = 16;
 /// Value columns of a panel: a row of a panel is two cache lines, so a read of S_0 never strides.
 inline constexpr std::int64_t kKdaPanel = 32;
 
-/// Of one head, in floats and in this order; every part is a multiple of 16 floats, padding is zero:
-///   s0 [panels, dk, 32]  state at the start of the open chunk, value column v in panel v / 32
-///   c  [key_stride]      product of the decays of the open rows
-///   r  [16, key_stride]  keys of the open rows, decayed to the latest row
+/// Of one head, in floats and in this order; every part is a multiple of 16 floats:
+///   s0 [panels, dk, 32]   state at the start of the open chunk, value column v in panel v / 32
+///   c  [key_stride]       product of the decays of the open rows
+///   r  [16, key_stride]   keys of the open rows, decayed to the latest row
 ///   x  [16, value_stride] solved rows
-/// Rows of r and x past the open ones are zero; at a chunk's start c is zero too and means one.
+/// Padding of s0, r and x is zero; padding of c is never used. The position says what is valid: rows of r and
+/// x past position % 16, c at a chunk's start and s0 before position 16 are stale and not read.
 struct KdaLayout {
   std::int64_t dk;
   std::int64_t dv;

@@ -28,11 +28,13 @@ class Linear final : public Kernel {
     const std::int64_t m = step.rows(rows_);
     if (m == 0) return;
     const bool own = m <= kOwnRows;
+    const std::int64_t work = m * panels_ * PackedMatrix::kPanel * k_;
     if (!own) {
       const std::int64_t tiles = gemm_tiles(m);
-      pool.run([&](int thread) { prepare(io, m, io.scratch, static_range(tiles, thread, pool.threads())); });
+      pool.run(work,
+               [&](int thread) { prepare(io, m, io.scratch, static_range(tiles, thread, pool.threads())); });
     }
-    pool.run([&](int thread) {
+    pool.run(work, [&](int thread) {
       std::uint8_t* scratch = io.scratch;
       if (own) {
         scratch += thread * own_bytes();

@@ -5,6 +5,7 @@ namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   const ValueType& x = node.input("x");
+  if (x.dtype != DType::kF32) return contract_error(node, "`x` must be f32 rows, it is " + type_text(x));
   const std::string& precision = node.text("precision");
   if (precision != "model" && precision != "f32") {
     return contract_error(node,

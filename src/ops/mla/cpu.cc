@@ -92,13 +92,16 @@ class MlaCpu final : public Kernel {
       sequence = place_rows(step, io, first, rows, sequence, scratch.places);
       const bool few = rows * heads_ < 4 * kItemQueries * pool.threads();
       const std::int64_t groups = group_rows(scratch.places, rows, few, scratch.groups);
-      pool.run([&](int thread) {
+      const std::int64_t projection = rows * heads_ * (nope_ + v_) * latent_;
+      pool.run(projection, [&](int thread) {
         write_rows(step, io, scratch, first, static_range(rows, thread, pool.threads()));
         absorb(io, scratch, first, rows, thread, pool.threads());
       });
       const std::int64_t heads = item_heads(groups, groups < rows, pool.threads());
       const std::int64_t head_groups = (heads_ + heads - 1) / heads;
-      pool.run([&](int thread) {
+      std::int64_t seen = 0;
+      for (std::int64_t r = 0; r < rows; ++r) seen += scratch.places[r].length;
+      pool.run(seen * heads_ * 2 * latent_, [&](int thread) {
         // Dealt in turn: later rows of a prompt see more and cost more.
         for (std::int64_t i = thread; i < groups * head_groups; i += pool.threads()) {
           const std::int64_t head = i % head_groups * heads;
@@ -106,7 +109,7 @@ class MlaCpu final : public Kernel {
                  thread);
         }
       });
-      pool.run([&](int thread) { project(io, scratch, first, rows, thread, pool.threads()); });
+      pool.run(projection, [&](int thread) { project(io, scratch, first, rows, thread, pool.threads()); });
     }
   }
 

@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "ops/linear/pack_weight.h"
 #include "ops/moe_experts/kernels.h"
 #include "ops/moe_experts/op.h"
-#include "ops/linear/pack_weight.h"
 
 namespace firstlight {
 namespace {
@@ -23,7 +24,8 @@ class MoeExperts final : public Kernel {
         topk_(context.node.input("experts").width()),
         size_(context.node.input("x").width()),
         width_(context.node.input("gate").shape[0]),
-        limit_(context.limits.tokens),
+        row_kind_(context.node.input("x").rows),
+        limit_(context.limits.rows(row_kind_)),
         threads_(context.threads),
         situ_(context.node.text("activation") == "situ"),
         constants_{static_cast<float>(context.node.real("beta")),
@@ -33,7 +35,7 @@ class MoeExperts final : public Kernel {
         slots_(rows_.size()) {}
 
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
-    const std::int64_t tokens = step.rows();
+    const std::int64_t tokens = step.rows(row_kind_);
     group(io.in_i32(1), tokens);
     const std::int64_t pairs = tokens * topk_;
     auto* gate_up = reinterpret_cast<float*>(io.scratch);
@@ -41,18 +43,18 @@ class MoeExperts final : public Kernel {
     float* parts = hidden + pairs * width_;
     std::uint8_t* packed_x = io.scratch + buffers_bytes();
 
-    pool.run([&](int thread) {
+    pool.run(2 * pairs * width_ * size_, [&](int thread) {
       product(gate_up_, io.in(0), size_, rows_.data(), gate_up, 2 * width_, packed_x, thread, pool.threads());
     });
-    pool.run([&](int thread) {
+    pool.run(16 * pairs * width_, [&](int thread) {
       const Range mine = static_range(pairs, thread, pool.threads());
       kernels_.activate(gate_up + mine.begin * 2 * width_, mine.end - mine.begin, width_,
                         situ_ ? constants_.data() : nullptr, hidden + mine.begin * width_);
     });
-    pool.run([&](int thread) {
+    pool.run(pairs * width_ * size_, [&](int thread) {
       product(down_, hidden, width_, nullptr, parts, size_, packed_x, thread, pool.threads());
     });
-    pool.run([&](int thread) {
+    pool.run(pairs * size_, [&](int thread) {
       const Range mine = static_range(tokens, thread, pool.threads());
       for (std::int64_t t = mine.begin; t < mine.end; ++t) {
         kernels_.combine(parts, slots_.data() + t * topk_, io.in(2) + t * topk_, topk_, size_,
@@ -82,7 +84,11 @@ class MoeExperts final : public Kernel {
   /// rows_[pair] is the token, slots_[token, choice] the pair.
   void group(const std::int32_t* experts, std::int64_t tokens) {
     std::ranges::fill(begin_, 0);
-    for (std::int64_t i = 0; i < tokens * topk_; ++i) ++begin_[static_cast<std::size_t>(experts[i]) + 1];
+    for (std::int64_t i = 0; i < tokens * topk_; ++i) {
+      check(experts[i] >= 0 && experts[i] < std::ssize(down_),
+            "an id that is no expert's reached the experts");
+      ++begin_[static_cast<std::size_t>(experts[i]) + 1];
+    }
     for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
     for (std::int64_t i = 0; i < tokens * topk_; ++i) {
       const std::int64_t pair = begin_[static_cast<std::size_t>(experts[i])]++;
@@ -131,6 +137,7 @@ class MoeExperts final : public Kernel {
   std::int64_t topk_;
   std::int64_t size_;   // width of x and y
   std::int64_t width_;  // of an expert
+  Rows row_kind_;
   std::int64_t limit_;  // most rows of a step
   int threads_;
   bool situ_;

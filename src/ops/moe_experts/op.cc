@@ -1,5 +1,7 @@
 #include "ops/moe_experts/op.h"
 
+#include <cmath>
+
 namespace firstlight {
 namespace {
 
@@ -8,9 +10,14 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   const auto& gate = node.inputs("gate");
   const auto& up = node.inputs("up");
   const auto& down = node.inputs("down");
-  if (!(node.input("experts").shape == node.input("weights").shape) ||
-      node.input("experts").dtype != DType::kI32) {
-    return contract_error(node, "`experts` (i32) and `weights` must both be [T, k]");
+  const ValueType& experts = node.input("experts");
+  const ValueType& weights = node.input("weights");
+  if (x.dtype != DType::kF32) return contract_error(node, "`x` must be f32 rows, it is " + type_text(x));
+  if (experts.dtype != DType::kI32 || weights.dtype != DType::kF32 || experts.shape != weights.shape ||
+      experts.rows != x.rows || weights.rows != x.rows) {
+    return contract_error(
+        node, "`experts` is " + type_text(experts) + ", `weights` is " + type_text(weights) +
+                  ", they must be i32 and f32 of one shape with the rows of `x`, " + type_text(x));
   }
   if (gate.size() != up.size() || gate.size() != down.size()) {
     return contract_error(node, "`gate`, `up` and `down` must list one matrix an expert");
@@ -30,8 +37,16 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
     return contract_error(node,
                           "attribute `activation` must be \"silu\" or \"situ\", got \"" + activation + "\"");
   }
-  if (activation == "situ" && !(node.real("beta") > 0)) {
-    return contract_error(node, "attribute `beta` must be positive with activation \"situ\"");
+  // See situ_mul.
+  const auto beta = static_cast<float>(node.real("beta"));
+  const auto linear_beta = static_cast<float>(node.real("linear_beta"));
+  if (activation == "situ" && (!(beta > 0) || std::isinf(beta))) {
+    return contract_error(node, "attribute `beta` must be positive with activation \"situ\", it is " +
+                                    attribute_text(node.attribute("beta")));
+  }
+  if (node.real("linear_beta") != 0 && (!(linear_beta > 0) || std::isinf(linear_beta))) {
+    return contract_error(node, "attribute `linear_beta` must be positive or 0 (unlimited), it is " +
+                                    attribute_text(node.attribute("linear_beta")));
   }
   return std::vector<ValueType>{x};
 }

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/result.h"
-#include "ops/dsa_index/top_k.h"
+#include "ops/top_k.h"
 
 namespace firstlight {
 
@@ -46,14 +45,14 @@ inline void choose_experts(const RouteSettings& s, const float* scores, const fl
       keys[g] = candidate_key(sum, static_cast<std::uint32_t>(g));
     }
     std::partial_sort(keys, keys + s.topk_groups, keys + s.groups);
-    std::uint32_t kept[256];
-    check(s.topk_groups <= 256, "more than 256 expert groups are kept");
-    for (std::int64_t g = 0; g < s.topk_groups; ++g) kept[g] = candidate_position(keys[g]);
-    for (std::int64_t g = 0; g < s.topk_groups; ++g) {
-      for (std::int64_t e = kept[g] * size; e < (kept[g] + 1) * size; ++e) {
-        keys[count++] = candidate_key(selection(e), static_cast<std::uint32_t>(e));
+    // In place, the last group first: what is written lies behind the groups still to be read.
+    for (std::int64_t g = s.topk_groups; g-- > 0;) {
+      const std::int64_t begin = size * candidate_position(keys[g]);
+      for (std::int64_t e = 0; e < size; ++e) {
+        keys[g * size + e] = candidate_key(selection(begin + e), static_cast<std::uint32_t>(begin + e));
       }
     }
+    count = s.topk_groups * size;
   }
   std::nth_element(keys, keys + s.topk - 1, keys + count);
   for (std::int64_t i = 0; i < s.topk; ++i)

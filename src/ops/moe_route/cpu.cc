@@ -26,7 +26,8 @@ class MoeRoute final : public Kernel {
 
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
     const std::int32_t* forced = node_ < step.forced.size() ? step.forced[node_] : nullptr;
-    pool.run([&](int thread) {
+    // A sigmoid and a place in the selection for each expert.
+    pool.run(step.rows() * settings_.experts * 16, [&](int thread) {
       const Range mine = static_range(step.rows(), thread, pool.threads());
       float* scores = scores_.data() + thread * settings_.experts;
       std::uint64_t* keys = keys_.data() + thread * settings_.experts;

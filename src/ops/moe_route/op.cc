@@ -5,6 +5,10 @@ namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   const std::int64_t experts = node.input("logits").width();
+  if (const ValueType& logits = node.input("logits");
+      logits.dtype != DType::kF32 || logits.rows != Rows::kTokens) {
+    return contract_error(node, "`logits` must be f32 with a row a token, it is " + type_text(logits));
+  }
   const std::int64_t k = node.integer("topk");
   const std::int64_t groups = node.integer("groups");
   const std::int64_t kept = node.integer("topk_groups");

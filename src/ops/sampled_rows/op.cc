@@ -5,7 +5,8 @@ namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   ValueType y = node.input("x");
-  if (y.rows != Rows::kTokens) return contract_error(node, "`x` must have a row a token");
+  if (y.rows != Rows::kTokens)
+    return contract_error(node, "`x` must have a row a token, it is " + type_text(y));
   y.rows = Rows::kSampled;
   return std::vector<ValueType>{y};
 }

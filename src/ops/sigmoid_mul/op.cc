@@ -4,11 +4,13 @@ namespace firstlight {
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
-  if (!(node.input("x") == node.input("gate"))) {
-    return contract_error(
-        node, "`x` is " + type_text(node.input("x")) + ", `gate` is " + type_text(node.input("gate")));
+  const ValueType& x = node.input("x");
+  const ValueType& gate = node.input("gate");
+  if (x.dtype != DType::kF32 || !(x == gate)) {
+    return contract_error(node, "`x` is " + type_text(x) + ", `gate` is " + type_text(gate) +
+                                    ", both must be the same f32 rows");
   }
-  return std::vector<ValueType>{node.input("x")};
+  return std::vector<ValueType>{x};
 }
 
 Cost cost(const NodeSpec& node, const StepShape& step) {

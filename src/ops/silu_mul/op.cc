@@ -4,11 +4,13 @@ namespace firstlight {
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
-  if (!(node.input("gate") == node.input("up"))) {
-    return contract_error(
-        node, "`gate` is " + type_text(node.input("gate")) + ", `up` is " + type_text(node.input("up")));
+  const ValueType& gate = node.input("gate");
+  const ValueType& up = node.input("up");
+  if (gate.dtype != DType::kF32 || !(gate == up)) {
+    return contract_error(node, "`gate` is " + type_text(gate) + ", `up` is " + type_text(up) +
+                                    ", both must be the same f32 rows");
   }
-  return std::vector<ValueType>{node.input("gate")};
+  return std::vector<ValueType>{gate};
 }
 
 Cost cost(const NodeSpec& node, const StepShape& step) {

@@ -1,14 +1,29 @@
 #include "ops/situ_mul/op.h"
 
+#include <cmath>
+
 namespace firstlight {
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
-  if (!(node.input("gate") == node.input("up"))) {
-    return contract_error(
-        node, "`gate` is " + type_text(node.input("gate")) + ", `up` is " + type_text(node.input("up")));
+  const ValueType& gate = node.input("gate");
+  const ValueType& up = node.input("up");
+  if (gate.dtype != DType::kF32 || !(gate == up)) {
+    return contract_error(node, "`gate` is " + type_text(gate) + ", `up` is " + type_text(up) +
+                                    ", both must be the same f32 rows");
   }
-  return std::vector<ValueType>{node.input("gate")};
+  // As the f32 that the kernel divides by: 0 would make a NaN of a gate that is 0.
+  const auto beta = static_cast<float>(node.real("beta"));
+  if (!(beta > 0) || std::isinf(beta)) {
+    return contract_error(
+        node, "attribute `beta` must be positive, it is " + attribute_text(node.attribute("beta")));
+  }
+  const auto linear_beta = static_cast<float>(node.real("linear_beta"));
+  if (node.real("linear_beta") != 0 && (!(linear_beta > 0) || std::isinf(linear_beta))) {
+    return contract_error(node, "attribute `linear_beta` must be positive or 0 (unlimited), it is " +
+                                    attribute_text(node.attribute("linear_beta")));
+  }
+  return std::vector<ValueType>{gate};
 }
 
 Cost cost(const NodeSpec& node, const StepShape& step) {

@@ -8,7 +8,7 @@
 namespace firstlight {
 
 /// A number that orders candidates: score descending, then position ascending = key ascending.
-/// Zero has one sign only; a NaN takes some fixed place.
+/// -0 counts as less than 0: a caller to whom they are one score offers 0. A NaN has a place by its bits.
 inline std::uint64_t candidate_key(float score, std::uint32_t position) {
   const auto bits = std::bit_cast<std::uint32_t>(score);
   const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;

@@ -1,0 +1,112 @@
+"""Exit codes and messages of wrong command lines and wrong input, and what needs no model."""
+
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+from harness import MODEL, PROGRAM, environment, main, run
+
+
+class Usage(unittest.TestCase):
+    def refused(self, arguments, message, stdin=b""):
+        done = run(*arguments, stdin=stdin)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertEqual(done.stdout, "")
+        self.assertRegex(done.stderr, message)
+
+    def test_help_explains_every_command(self):
+        top = run("--help")
+        self.assertEqual(top.returncode, 0)
+        for command in ("generate", "chat", "inspect", "forward", "version"):
+            self.assertRegex(top.stdout, rf"\n  {command} ")
+            self.assertEqual(run(command, "--help").returncode, 0)
+
+    def test_no_or_wrong_command(self):
+        self.refused([], "subcommand is required")
+        self.refused(["frobnicate"], "no command frobnicate; the commands are generate chat")
+        self.refused(["--frobnicate"], "--frobnicate|subcommand is required")
+
+    def test_contradictions(self):
+        self.refused(["generate"], "DIR is required")
+        self.refused(["generate", MODEL, "x", "--file", "y"], "excludes --file")
+        self.refused(["generate", MODEL, "x", "--raw", "--system", "y"], "--system excludes --raw")
+        self.refused(["generate", MODEL, "x", "--bogus"], "--bogus")
+
+    def test_flags_without_effect(self):
+        for flag in ("--top-k", "--top-p", "--min-p", "--seed"):
+            self.refused(["generate", MODEL, "x", "--temperature", "0", flag, "1"], f"{flag} has no effect")
+
+    def test_values_out_of_range(self):
+        for flag, value, message in [
+            ("--temperature", "-1", "temperature must be"),
+            ("--temperature", "warm", "--temperature"),
+            ("--top-p", "1.5", "top_p must be"),
+            ("--top-p", "nan", "top_p must be"),
+            ("--min-p", "-1", "min_p must be"),
+            ("--top-k", "-1", "top_k must be"),
+            ("--repetition-penalty", "0", "repetition_penalty must be"),
+            ("--presence-penalty", "inf", "presence_penalty must be"),
+            ("--seed", "-1", "--seed: must be a whole number"),
+            ("--max-tokens", "0", "--max-tokens: must be a whole number from 1"),
+            ("--ctx", "99999999999999999999", "--ctx: must be"),
+            ("--threads", "0", "--threads: must be a whole number from 1 to 1024"),
+            ("--dtype", "f16", "--dtype: must be bf16 or f32, not f16"),
+            ("--stop", "", "stop"),
+        ]:
+            with self.subTest(flag=flag, value=value):
+                self.refused(["generate", MODEL, "x", flag, value], message)
+                self.refused(["chat", MODEL, flag, value], message)
+
+    def test_version(self):
+        done = run("version")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"^firstlight \d+\.\d+\.\d+\ncpu: .*\nkernels: .*\nbuild: .*\n$")
+        self.assertEqual(run("--version").stdout, done.stdout)
+        forced = run("version", env=environment(FIRSTLIGHT_ISA="generic"))
+        self.assertIn("kernels: generic", forced.stdout)
+
+
+class Input(unittest.TestCase):
+    def refused(self, arguments, message, stdin=b""):
+        done = run(*arguments, stdin=stdin)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertEqual(done.stdout, "")
+        self.assertRegex(done.stderr, message)
+
+    def test_missing_files_are_named(self):
+        self.refused(["generate", "/nonexistent", "x"], r"^error: /nonexistent/config\.json")
+        self.refused(["generate", MODEL, "--file", "/nonexistent"], "^error: /nonexistent")
+        self.refused(["chat", "/nonexistent"], r"^error: /nonexistent/config\.json")
+
+    def test_prompts(self):
+        self.refused(["generate", MODEL, ""], "the prompt is empty")
+        self.refused(["generate", MODEL], "the prompt is empty")
+        self.refused(["generate", MODEL, "-"], "the prompt is empty", stdin=b"\n")
+        self.refused(["generate", MODEL], "not valid UTF-8", stdin=b"\xff")
+        self.refused(["generate", MODEL, "--ctx", "4", "a long prompt with many words"],
+                     r"the prompt has \d+ tokens, but the context holds only 4")
+        self.refused(["generate", MODEL, "x", "--ctx", "1000000000000"], "maximum")
+
+    def test_a_folder_without_template_says_where_one_belongs(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for file in MODEL.iterdir():
+                if file.name != "chat_template.jinja":
+                    (folder / file.name).symlink_to(file)
+            self.refused(["generate", folder, "x"], re.escape("chat_template.jinja") + ".*tokenizer_config.json")
+            self.assertEqual(run("generate", folder, "--raw", "x", "--max-tokens", "1").returncode, 0)
+            (folder / "generation_config.json").unlink()
+            (folder / "generation_config.json").write_text('{"top_p": 7}', encoding="utf-8")
+            self.refused(["generate", folder, "--raw", "x"], "(?s)generation_config.json.*top_p")
+
+    def test_a_full_disk_is_noticed(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([PROGRAM, "generate", MODEL, "x"], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"standard output", done.stderr)
+
+
+if __name__ == "__main__":
+    main()
