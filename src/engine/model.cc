@@ -151,6 +151,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   };
   model->pool_ = std::make_unique<ThreadPool>(o.threads);
   FL_ASSIGN(model->program_, Program::compile(g, program, weights, packed));
+  model->options_.progress = {};  // the load is over; what it refers to may go
   model->vocab_ = g.values()[static_cast<std::size_t>(g.logits())].type.width();
   model->weight_bytes_ = model->program_->weight_bytes();
   const std::int64_t pages = o.sequences * ((o.context + kPageTokens - 1) / kPageTokens);

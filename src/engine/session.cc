@@ -59,6 +59,14 @@ std::int64_t Session::keep_common_prefix(std::span<const std::int32_t> wanted) {
   while (common < limit && tokens_[common] == wanted[common]) ++common;
   // Everything in the cache is wanted, and something is left to append: nothing to take back.
   if (common == tokens_.size() && common < wanted.size()) return static_cast<std::int64_t>(common);
+  if (model_->cache().layout().state_bytes == 0) {  // no recurrent state: any position will do
+    const Mark here{
+        .position = static_cast<std::int64_t>(std::min(common, wanted.empty() ? 0 : wanted.size() - 1)),
+        .state = {}};
+    std::erase_if(marks_, [&](const Mark& m) { return m.position > here.position; });
+    rewind(&here);
+    return here.position;
+  }
   while (!marks_.empty() && (marks_.back().position > static_cast<std::int64_t>(common) ||
                              marks_.back().position >= static_cast<std::int64_t>(wanted.size()))) {
     marks_.pop_back();

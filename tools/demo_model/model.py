@@ -28,8 +28,8 @@ class ModelConfig:
     conv_taps: int = 4
     gate_lower_bound: float = -5.0
     heads: int = 4
-    q_lora_rank: int = 96
-    kv_lora_rank: int = 64
+    q_lora_rank: int = 128
+    kv_lora_rank: int = 96
     nope_dim: int = 32
     rope_dim: int = 16                      # never rotated
     v_dim: int = 32
