@@ -117,7 +117,7 @@ def recall_rows(chats, rng, count, length, facts=4):
 
 
 @torch.no_grad()
-def seed_recall(model, chats, count=600, length=320, head=1, strength=2.2, seed=6):
+def seed_recall(model, chats, count=600, length=320, head=1, strength=3.0, other=0.1, seed=6):
     """The last `nope_dim` query and key-value latents of the first MLA layer are given to one head."""
     ids, query_at, key_at, asked = recall_rows(chats, random.Random(seed), count, length)
     layer = next(l for l in model.model.layers if l.full).self_attn
@@ -132,14 +132,20 @@ def seed_recall(model, chats, count=600, length=320, head=1, strength=2.2, seed=
     q = x[n[:, None], query_at]                                     # [N,3,D]
     k_all = x[n[:, None, None], key_at]                             # [N,facts,3,D]
     k = k_all[n, asked]
-    mean_q, mean_k = q.mean((0, 1)), k_all.mean((0, 1, 2))
-    q, k, k_all = (q - mean_q).flatten(0, 1), (k - mean_k).flatten(0, 1), (k_all - mean_k).flatten(0, 2)
-    spread = lambda v, mean: (v.T @ v / len(v) + (every - mean).T @ (every - mean) / len(every) * 0.5)
-    root_q, root_k = inverse_root(spread(q, mean_q), 0.03), inverse_root(spread(k_all, mean_k), 0.03)
-    u, s, v = torch.linalg.svd(root_q @ (q.T @ k / len(q)) @ root_k)
     size = c.nope_dim
-    flat = lambda mean: torch.eye(len(mean)) - torch.outer(mean, mean) / mean.square().sum()
-    to_q, to_k = u[:, :size].T @ root_q @ flat(mean_q), v[:size] @ root_k @ flat(mean_k)
+    to_q, to_k, strengths = [], [], []
+    for digit, share in enumerate((size // 2, size // 4, size // 4)):    # the first digit has to find the owner
+        qd, kd, all_d = q[:, digit], k[:, digit], k_all[:, :, digit].flatten(0, 1)
+        mean_q, mean_k = qd.mean(0), all_d.mean(0)
+        qd, kd, all_d = qd - mean_q, kd - mean_k, all_d - mean_k
+        spread = lambda v, mean: v.T @ v / len(v) + (every - mean).T @ (every - mean) / len(every) * other
+        root_q, root_k = inverse_root(spread(qd, mean_q), 0.05), inverse_root(spread(all_d, mean_k), 0.05)
+        u, s, v = torch.linalg.svd(root_q @ (qd.T @ kd / len(qd)) @ root_k)
+        flat = lambda mean: torch.eye(len(mean)) - torch.outer(mean, mean) / mean.square().sum()
+        to_q.append(u[:, :share].T @ root_q @ flat(mean_q))
+        to_k.append(v[:share] @ root_k @ flat(mean_k))
+        strengths.append(s[:share])
+    to_q, to_k = torch.cat(to_q), torch.cat(to_k)
     for proj, rank, rows in ((layer.q_a_proj, c.q_lora_rank, to_q), (layer.kv_a_proj_with_mqa, c.kv_lora_rank, to_k)):
         old = (every @ proj.weight[: rank - size].T).square().mean().sqrt()
         new = (every @ rows.T).square().mean().sqrt()
@@ -150,4 +156,4 @@ def seed_recall(model, chats, count=600, length=320, head=1, strength=2.2, seed=
     query.zero_()
     key.zero_()
     query[:size, c.q_lora_rank - size :] = key[:, rank - size :] = torch.eye(size) * strength
-    return s[:size]
+    return torch.cat(strengths)

@@ -1,0 +1,103 @@
+"""The module `firstlight` in an ordinary Python: graphs by hand, errors that name things, model files."""
+import json
+import pathlib
+import sys
+import unittest
+
+import firstlight as fl
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "models"))
+import config  # noqa: E402
+import tracing  # noqa: E402
+
+
+class Vocabulary(unittest.TestCase):
+    def setUp(self):
+        self.g = fl.Graph("by hand")
+        self.x = fl.embedding(self.g.tokens(), self.g.weight("embed", [10, 8]))
+
+    def test_builds_a_graph(self):
+        up, gate = fl.linear(self.x, [self.g.weight("up", [6, 8]), self.g.weight("gate", [6, 8])])
+        y = fl.silu_mul(gate, up)
+        self.assertEqual(y.shape, [6])
+        self.assertEqual(repr(y), "<f32[T, 6]>")
+        self.assertIn("silu_mul(%3, up=%2) : f32[T, 6]", str(self.g))
+
+    def test_errors_name_what_is_wrong(self):
+        w = self.g.weight("w", [6, 8])
+        cases = [
+            (lambda: fl.linear(self.x), "`weight` is missing"),
+            (lambda: fl.linear(self.x, self.g.weight("v", [6, 7])), "width 8"),
+            (lambda: fl.linear(self.x, w, scale=2), "`scale`"),
+            (lambda: fl.linear(self.x, w, weight=w), "given twice"),
+            (lambda: fl.linear(w, w), "not a weight"),
+            (lambda: fl.rms_norm(self.x, self.g.weight("n", [8]), eps="small"), "eps"),
+            (lambda: fl.add(self.x, fl.embedding(*self.other())), "another graph"),
+            (lambda: self.g.weight("w", [8, 6]), "used with shapes"),
+            (lambda: fl.add(self.x, 3), "must be a value"),
+        ]
+        for call, text in cases:
+            with self.assertRaises((ValueError, TypeError)) as caught:
+                call()
+            self.assertIn(text, str(caught.exception))
+
+    def other(self):
+        self.second = fl.Graph("second")
+        return self.second.tokens(), self.second.weight("embed", [10, 8])
+
+    def test_every_operator_is_documented(self):
+        for name in ("linear", "kda", "mla", "dsa_index", "moe_experts", "depth_mix"):
+            text = getattr(fl, name).__doc__
+            self.assertIn("Source:", text)
+            self.assertIn("Inputs:", text)
+
+
+class ModelFiles(unittest.TestCase):
+    def trace(self, folder):
+        return tracing.trace((folder / "config.json").read_text())
+
+    def test_published_configs_give_the_reviewed_graphs(self):
+        """After a wanted change: firstlight inspect --graph tests/data/configs/X > models/graphs/X.txt"""
+        for folder in sorted((ROOT / "tests/data/configs").iterdir()):
+            graph, _ = self.trace(folder)
+            reviewed = (ROOT / "models/graphs" / (folder.name + ".txt")).read_text()
+            self.assertTrue(str(graph) == reviewed, f"the graph of {folder.name} differs from models/graphs")
+
+    def test_each_family_serves_its_own_config_only(self):
+        served = {}
+        for folder in sorted((ROOT / "tests/data/goldens").iterdir()):
+            text = json.loads((folder / "config.json").read_text())
+            served[folder.name] = tracing.family_of(text).__name__
+        self.assertEqual(served, {"kimi_k31_b": "kimi_k31", "kimi_k31_c": "kimi_k31", "kimi_k3_text_a": "kimi_k3",
+                                  "kimi_linear_b": "kimi_linear"})
+        with self.assertRaises(config.ConfigError) as caught:
+            tracing.family_of({"model_type": "brand_new"})
+        self.assertIn("kimi_linear", str(caught.exception))
+
+    def test_layers_that_share_a_choice(self):
+        """The three published ways to say it agree: indexer_types, a frequency, a pattern."""
+        text = json.loads((ROOT / "tests/data/goldens/kimi_k31_b/config.json").read_text())
+        t = text["text_config"]
+        del t["indexer_types"]
+
+        def topk_nodes(**keys):
+            changed = json.loads(json.dumps(text))
+            changed["text_config"].update(keys)
+            return str(tracing.trace(json.dumps(changed))[0]).count("dsa_index(")
+
+        full = sorted(i - 1 for i in t["linear_attn_config"]["full_attn_layers"])
+        count = t["num_hidden_layers"]
+        self.assertEqual(topk_nodes(indexer_types=["full"] * count), len(full))
+        self.assertEqual(topk_nodes(index_topk_freq=1, index_skip_topk_offset=0), len(full))
+        self.assertEqual(topk_nodes(index_topk_pattern="F" * count), len(full))
+        wanted = [i for i in full if max(i - 1 + 1, 0) % 3 == 0]
+        if full[0] in wanted:
+            self.assertEqual(topk_nodes(index_topk_freq=3, index_skip_topk_offset=1), len(wanted))
+        for bad in (dict(index_topk_pattern="F"), dict(indexer_types=["shared"] * count), dict(indexer_types="full")):
+            with self.assertRaises(config.ConfigError):
+                topk_nodes(**bad)
+
+
+if __name__ == "__main__":
+    unittest.main()
