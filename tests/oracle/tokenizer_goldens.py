@@ -1,6 +1,6 @@
 """Makes split.jsonl, precut.jsonl and utf8_replace.jsonl, which the tests of src/text read.
 
-Needs the PyPI package `regex` (set operations in classes). Deterministic: python3 make_goldens.py
+Needs the PyPI package `regex` (set operations in classes). Deterministic: python3 tokenizer_goldens.py
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import regex
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "data/tokenizers"
 
 KIMI = "|".join([
     r"[\p{Han}]+",
