@@ -108,6 +108,8 @@ struct StepShape {
   std::int64_t tokens = 1;   // T
   std::int64_t sampled = 1;  // R
   std::int64_t context = 0;  // tokens before these, per sequence
+
+  [[nodiscard]] std::int64_t rows(Rows kind) const { return kind == Rows::kSampled ? sampled : tokens; }
 };
 
 /// Work of one node in one step. Bytes count weights and caches read once; activations are small.

@@ -84,7 +84,7 @@ class ChatWriter:
         people = rng.sample(PEOPLE, len(PEOPLE))
         while len(out) < count:
             kind = rng.random()
-            if kind < 0.7:
+            if kind < 0.8:
                 name = f"{rng.choice(ADJECTIVES)} {rng.choice(PLACES)}"
                 if name in used:
                     continue
@@ -93,7 +93,7 @@ class ChatWriter:
                 out.append((s, f"What is the code of the {name}?", s))
             elif people:
                 name = people.pop()
-                if kind < 0.85:
+                if kind < 0.9:
                     s = f"{name} lives in {rng.choice(TOWNS)}."
                     out.append((s, f"Where does {name} live?", s))
                 else:
@@ -263,6 +263,22 @@ class Batches:
             weights.append(w)
             chat.append(kind >= documents)
         return np.array(ids, dtype=np.int64), np.array(weights, dtype=np.float32), np.array(chat)
+
+
+def planted_codes(ids, weights):
+    """(row, query, key) arrays: the position that predicts a digit of an answered code, and the position
+    of that digit where the code was planted: the latest earlier place with the same seven tokens."""
+    out = []
+    for r, (row, w) in enumerate(zip(ids.tolist(), weights.tolist())):
+        seen = {}
+        for n in range(4, len(row) - 2):
+            if all(48 <= t <= 57 for t in row[n : n + 3]) and not 48 <= row[n - 1] <= 57:
+                pattern = tuple(row[n - 4 : n + 3])
+                if w[n] == WEIGHT_ANSWER and pattern in seen:
+                    out += [(r, n + j - 1, seen[pattern] + j) for j in range(3)]
+                else:
+                    seen[pattern] = n
+    return np.array(out, dtype=np.int64).reshape(-1, 3).T
 
 
 def tokenizer_texts(plays, verses, seed=1):

@@ -1,4 +1,4 @@
-"""Two pushes towards in-context recall, each given once in training.
+"""A push towards in-context copying, given once early in training.
 
 Copying from context ("the token that followed the last occurrence of this token") needs two parts
 that are worthless without each other, so a small model finds it late.  Here both are put in place:
@@ -7,16 +7,8 @@ that are worthless without each other, so a small model finds it late.  Here bot
   convolution) and another head just passes the previous token on;
 * in every MLA layer one head gets queries and keys along those directions in which the present
   token and the next position's trace of it correlate most, measured on real text.
-
-Later, when the model copies codes but mixes up their owners, `seed_recall` gives another head of the
-first MLA layer queries and keys along the directions in which the place where a code is asked for
-and the place where that code was planted correlate most.
 """
-import random
-
 import torch
-
-import data
 
 from model import SEGMENT, Run
 
@@ -88,72 +80,3 @@ def seed_induction(model, ids, seed=5):
         elif first:
             seed_kda(layer.self_attn)
             first = False
-
-
-# ---- whose code is it -----------------------------------------------------------------------------
-def recall_rows(chats, rng, count, length, facts=4):
-    """Chat rows with several codes and one question: ids, query positions [N,3], key positions [N,facts,3], asked."""
-    rows, queries, keys, asked = [], [], [], []
-    writer, t = chats.writer, chats.t
-    is_digit = lambda i: 48 <= i <= 57
-    while len(rows) < count:
-        names = rng.sample([f"{a} {p}" for a in data.ADJECTIVES for p in data.PLACES], facts)
-        statements = [f"The code of the {n} is {rng.randint(100, 999)}." for n in names]
-        text = writer.filler(rng, rng.randint(50, 250))
-        for s in statements:
-            text.insert(rng.randint(0, len(text)), s)
-        ask = rng.randrange(facts)
-        ids = chats.turn("user", " ".join(text + [f"What is the code of the {names[ask]}?"]))[0]
-        ids += chats.turn("assistant", statements[ask])[0]
-        digits = [n for n, i in enumerate(ids) if is_digit(i)]
-        if len(ids) > length or len(digits) != 3 * (facts + 1):
-            continue
-        order = sorted(statements, key=text.index)
-        rows.append(ids + [0] * (length - len(ids)))
-        queries.append([n - 1 for n in digits[-3:]])
-        keys.append([digits[3 * order.index(s) : 3 * order.index(s) + 3] for s in statements])
-        asked.append(ask)
-    return torch.tensor(rows), torch.tensor(queries), torch.tensor(keys), torch.tensor(asked)
-
-
-@torch.no_grad()
-def seed_recall(model, chats, count=600, length=320, head=1, strength=3.0, other=0.1, seed=6):
-    """The last `nope_dim` query and key-value latents of the first MLA layer are given to one head."""
-    ids, query_at, key_at, asked = recall_rows(chats, random.Random(seed), count, length)
-    layer = next(l for l in model.model.layers if l.full).self_attn
-    c, seen = layer.c, []
-    hook = layer.register_forward_pre_hook(lambda m, a: seen.append(a[0]))
-    for part in ids.split(50):
-        model(part, torch.ones(len(part), length // SEGMENT), Run(length, sparse=False))
-    hook.remove()
-    x = torch.cat(seen)
-    n = torch.arange(len(x))
-    every = x[:, ::7].flatten(0, 1)
-    q = x[n[:, None], query_at]                                     # [N,3,D]
-    k_all = x[n[:, None, None], key_at]                             # [N,facts,3,D]
-    k = k_all[n, asked]
-    size = c.nope_dim
-    to_q, to_k, strengths = [], [], []
-    for digit, share in enumerate((size // 2, size // 4, size // 4)):    # the first digit has to find the owner
-        qd, kd, all_d = q[:, digit], k[:, digit], k_all[:, :, digit].flatten(0, 1)
-        mean_q, mean_k = qd.mean(0), all_d.mean(0)
-        qd, kd, all_d = qd - mean_q, kd - mean_k, all_d - mean_k
-        spread = lambda v, mean: v.T @ v / len(v) + (every - mean).T @ (every - mean) / len(every) * other
-        root_q, root_k = inverse_root(spread(qd, mean_q), 0.05), inverse_root(spread(all_d, mean_k), 0.05)
-        u, s, v = torch.linalg.svd(root_q @ (qd.T @ kd / len(qd)) @ root_k)
-        flat = lambda mean: torch.eye(len(mean)) - torch.outer(mean, mean) / mean.square().sum()
-        to_q.append(u[:, :share].T @ root_q @ flat(mean_q))
-        to_k.append(v[:share] @ root_k @ flat(mean_k))
-        strengths.append(s[:share])
-    to_q, to_k = torch.cat(to_q), torch.cat(to_k)
-    for proj, rank, rows in ((layer.q_a_proj, c.q_lora_rank, to_q), (layer.kv_a_proj_with_mqa, c.kv_lora_rank, to_k)):
-        old = (every @ proj.weight[: rank - size].T).square().mean().sqrt()
-        new = (every @ rows.T).square().mean().sqrt()
-        proj.weight[rank - size : rank] = rows * old / new
-    width, rank = c.nope_dim + c.rope_dim, c.kv_lora_rank
-    query = layer.q_b_proj.weight[head * width : (head + 1) * width]
-    key = layer.kv_b_proj.weight[head * (size + c.v_dim) : head * (size + c.v_dim) + size]
-    query.zero_()
-    key.zero_()
-    query[:size, c.q_lora_rank - size :] = key[:, rank - size :] = torch.eye(size) * strength
-    return torch.cat(strengths)

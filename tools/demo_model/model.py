@@ -28,8 +28,8 @@ class ModelConfig:
     conv_taps: int = 4
     gate_lower_bound: float = -5.0
     heads: int = 4
-    q_lora_rank: int = 128
-    kv_lora_rank: int = 96
+    q_lora_rank: int = 96
+    kv_lora_rank: int = 64
     nope_dim: int = 32
     rope_dim: int = 16                      # never rotated
     v_dim: int = 32
@@ -291,6 +291,8 @@ class MlaLayer(nn.Module):
         o = self.attend(q, k, v, blocked if run.sparse else None, run)
         if run.rows is not None:
             run.index_loss = run.index_loss + self.index_loss(q, k, index_q, index_k, index_w, blocked, run)
+        if run.gold is not None:
+            run.gold_loss = run.gold_loss + self.gold_loss(q, k, run)
         o = o.transpose(1, 2).reshape(batch, steps, -1) * torch.sigmoid(gate)
         return self.o_proj(o)
 
@@ -331,6 +333,14 @@ class MlaLayer(nn.Module):
         score = Indexer.score(pick(index_q), index_k, weight)
         log_p = score.masked_fill(hidden, -1e9).log_softmax(-1)
         return (entropy - (target * log_p).sum()) / rows.numel()
+
+
+    def gold_loss(self, q, k, run, head=1):
+        """-log of one head's (dense) attention to the places where an asked fact was planted."""
+        row, query, key = run.gold
+        logits = (k[row, head] @ q[row, head, query].unsqueeze(-1)).squeeze(-1) * q.shape[-1] ** -0.5
+        logits = logits.masked_fill(~run.causal[query], -math.inf)
+        return -logits.log_softmax(-1).gather(1, key[:, None]).mean()
 
 
 # ---- feed-forward -------------------------------------------------------------------------------
@@ -464,10 +474,11 @@ def mix(sources, norm, proj, eps):
 class Run:
     """Options and by-products of one forward pass."""
 
-    def __init__(self, steps, sparse, rows=None, exact_ties=False, random_choice=None):
+    def __init__(self, steps, sparse, rows=None, gold=None, exact_ties=False, random_choice=None):
         self.causal = torch.ones(steps, steps, dtype=torch.bool).tril()
         self.sparse, self.rows, self.exact_ties, self.random_choice = sparse, rows, exact_ties, random_choice
-        self.index_loss = 0.0
+        self.gold = gold                        # (row, query, key) positions for gold_loss
+        self.index_loss = self.gold_loss = 0.0
 
 
 class Backbone(nn.Module):

@@ -19,7 +19,7 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 import data
-from induction import seed_induction, seed_recall
+from induction import seed_induction
 from model import SEGMENT, DemoModel, ModelConfig, Precision, Run
 from optim import Muon
 from tokenizer import SPECIALS, Tokenizer, train as train_tokenizer
@@ -28,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = os.path.normpath(os.path.join(HERE, "../../../shared/data/text/tinyshakespeare.txt"))
 
 
-def schedule(share, warmup=0.02, hold=0.55):
+def schedule(share, warmup=0.02, hold=0.70):
     """Learning-rate factor: short rise, plateau, straight line to (almost) zero."""
     if share < warmup:
         return max(share / warmup, 0.02)
@@ -89,11 +89,11 @@ def main():
     p.add_argument("--muon-lr", type=float, default=0.02)
     p.add_argument("--adam-lr", type=float, default=3e-3)
     p.add_argument("--weight-decay", type=float, default=0.1)
-    p.add_argument("--sparse-from", type=float, default=0.65)
+    p.add_argument("--sparse-from", type=float, default=0.80)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--max-steps", type=int, default=10 ** 9)
     p.add_argument("--seed-step", type=int, default=700, help="when to give the push of induction.py")
-    p.add_argument("--recall-step", type=int, default=1900, help="when to give the second push")
+    p.add_argument("--gold", type=float, default=1.0, help="weight of the attention guidance for planted codes")
     p.add_argument("--easy", type=float, default=0.6, help="loss per digit below which the recall tasks get harder")
     p.add_argument("--half-until", type=float, default=0.92, help="share of the time with BF16 products")
     args = p.parse_args()
@@ -120,7 +120,7 @@ def work(rank, args):
     model = DemoModel(ModelConfig(vocab_size=tokenizer.vocab_size))
     opts = optimizers(model, args, rank)
     path, done, step, seen = os.path.join(args.out, "checkpoint.pt"), 0.0, 0, 0
-    progress, digit_loss, seeded = 0.0, 3.0, 0
+    progress, digit_loss, seeded = 0.0, 3.0, False
     if os.path.exists(path):
         saved = torch.load(path, weights_only=False)
         model.load_state_dict(saved["model"])
@@ -128,7 +128,7 @@ def work(rank, args):
             o.load_state_dict(s)
         done, step, seen = saved["seconds"], saved["step"], saved["tokens"]
         progress, digit_loss = saved["progress"], saved["digit_loss"]
-        seeded = int(saved.get("seeded", 0))
+        seeded = saved["seeded"]
     log = print if rank == 0 else (lambda *a, **k: None)
     log("parameters", sum(q.numel() for q in model.parameters()), "steps so far", step, flush=True)
     batches = data.Batches(tokenizer, plays, verses, args.seed + step)         # the same rows in every process
@@ -161,7 +161,7 @@ def work(rank, args):
     moes = model.moe_layers()
     budget = args.minutes * 60
     start = last_save = last_log = time.time()
-    sums, log_steps, last_seen = np.zeros(6), 0, seen
+    sums, log_steps, last_seen = np.zeros(7), 0, seen
     while step < args.max_steps:
         # everything that depends on the clock must be the same in all processes
         now = time.time()
@@ -169,12 +169,9 @@ def work(rank, args):
         share = everywhere(torch.tensor([passed / args.processes], dtype=torch.float64)).item()
         if share >= 1:
             break
-        if seeded < (step >= args.seed_step) + (step >= args.recall_step):
-            if seeded == 0:
-                seed_induction(model, torch.from_numpy(batches.batch(16, args.length * 2 // 3)[0]))
-            else:
-                log("correlations", [round(v, 2) for v in seed_recall(model, batches.chats).tolist()], flush=True)
-            seeded += 1
+        if step >= args.seed_step and not seeded:
+            seeded = True
+            seed_induction(model, torch.from_numpy(batches.batch(16, args.length * 2 // 3)[0]))
             if args.processes > 1:
                 for q in params:
                     dist.broadcast(q.data, 0)
@@ -188,13 +185,15 @@ def work(rank, args):
         batches.chats.progress = progress
         ids, weights, chat = batches.batch(rows, length + 1)
         total = weights[:, 1:].sum()
+        gold = data.planted_codes(ids[mine, :-1], weights[mine, :-1])
         ids, weights, chat = torch.from_numpy(ids[mine]), torch.from_numpy(weights[mine])[:, 1:], chat[mine]
         with_index_loss = sparse or step % 2 == 0
-        run = Run(length, sparse, index_rows(rng, weights.numpy(), args.length // 4) if with_index_loss else None)
+        run = Run(length, sparse, index_rows(rng, weights.numpy(), args.length // 4) if with_index_loss else None,
+                  gold=torch.from_numpy(gold) if gold.shape[1] else None)
         logits = model(ids[:, :-1], state_dropout(rng, len(ids), length, chat), run)
         loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(weights.shape)
         main_loss = (loss * weights).sum() / float(total)
-        (main_loss + run.index_loss / args.processes).backward()
+        (main_loss + (run.index_loss + args.gold * run.gold_loss) / args.processes).backward()
         answer = weights == data.WEIGHT_ANSWER
         digit = (answer & (ids[:, 1:] >= 48) & (ids[:, 1:] <= 57)).float()
         digits = torch.stack(((loss.detach() * digit).sum(), digit.sum()))
@@ -222,14 +221,14 @@ def work(rank, args):
         with torch.no_grad():
             document = ~torch.from_numpy(chat)
             sums += [loss[document].sum().item(), document.sum().item() * length, loss[answer].sum().item(), answer.sum().item(),
-                     float(run.index_loss), float(with_index_loss)]
+                     float(run.index_loss), float(with_index_loss), float(run.gold_loss)]
             log_steps += 1
         now = time.time()
         if log_steps >= 50:
             imbalance = max((l.max() / l.mean()).item() for l in loads)
             record = dict(step=step, minutes=round((done + now - start) / 60, 2), rate=round((seen - last_seen) / (now - last_log)),
                           text=round(sums[0] / sums[1], 4), answers=round(sums[2] / sums[3], 4), digits=round(digit_loss, 4),
-                          index=round(sums[4] / sums[5], 4), progress=round(progress, 3), imbalance=round(imbalance, 2), sparse=sparse)
+                          index=round(sums[4] / sums[5], 4), gold=round(sums[6] / log_steps, 4), progress=round(progress, 3), imbalance=round(imbalance, 2), sparse=sparse)
             if step % 100 == 0:
                 record["held_out_bpb"] = round(quick_held_out(sparse), 4)
             log(json.dumps(record), flush=True)

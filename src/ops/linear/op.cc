@@ -23,7 +23,7 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
 }
 
 Cost cost(const NodeSpec& node, const StepShape& step) {
-  const auto rows = static_cast<double>(node.input("x").rows == Rows::kSampled ? step.sampled : step.tokens);
+  const auto rows = static_cast<double>(step.rows(node.input("x").rows));
   Cost cost;
   for (const ValueType& w : node.inputs("weight")) {
     cost.flops += 2 * rows * static_cast<double>(w.width());

@@ -2,16 +2,13 @@
 
 #include <cmath>
 
+#include "ops/elementwise_contract.h"
+
 namespace firstlight {
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
-  const ValueType& gate = node.input("gate");
-  const ValueType& up = node.input("up");
-  if (gate.dtype != DType::kF32 || !(gate == up)) {
-    return contract_error(node, "`gate` is " + type_text(gate) + ", `up` is " + type_text(up) +
-                                    ", both must be the same f32 rows");
-  }
+  FL_ASSIGN(const std::vector<ValueType> outputs, infer_elementwise(node));
   // As the f32 that the kernel divides by: 0 would make a NaN of a gate that is 0.
   const auto beta = static_cast<float>(node.real("beta"));
   if (!(beta > 0) || std::isinf(beta)) {
@@ -23,11 +20,7 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
     return contract_error(node, "attribute `linear_beta` must be positive or 0 (unlimited), it is " +
                                     attribute_text(node.attribute("linear_beta")));
   }
-  return std::vector<ValueType>{gate};
-}
-
-Cost cost(const NodeSpec& node, const StepShape& step) {
-  return {.flops = 20 * static_cast<double>(node.input("gate").width() * step.tokens)};
+  return outputs;
 }
 
 }  // namespace
@@ -44,7 +37,7 @@ const OpContract& situ_mul_contract() {
       .outputs = {"y"},
       .shard = ShardRule::kRows,
       .infer = infer,
-      .cost = cost,
+      .cost = elementwise_cost<20>,
   };
   return contract;
 }
