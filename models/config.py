@@ -8,6 +8,11 @@ class ConfigError(Exception):
     """What is wrong with config.json, one problem a line."""
 
 
+# No dimension of a model is near this; a larger one is a mistake or an attack, and products stay small.
+LARGEST = 1 << 24
+LARGEST_HEAD = 1 << 16  # heads, and widths of a head or a latent
+
+
 class Section:
     """One object of config.json. Keys that were read become attributes."""
 
@@ -20,7 +25,7 @@ class Section:
             self._problem(f"`{path}` must be an object, got {data!r:.60}")
 
     # ---- reading ---------------------------------------------------------------------------------
-    def ints(self, names, low=1, high=1 << 32):
+    def ints(self, names, low=1, high=LARGEST):
         """Integers within [low, high]."""
         self._read(names, lambda v: type(v) is int and low <= v <= high, f"an integer in {low}..{high}")
 
@@ -40,7 +45,7 @@ class Section:
     def text_lists(self, names):
         self._read(names, lambda v: type(v) is list and all(type(i) is str for i in v), "a list of texts")
 
-    def optional_int(self, name, low=1, high=1 << 32):
+    def optional_int(self, name, low=1, high=LARGEST):
         """The key must be there; null stands for "does not apply"."""
         self._read(name, lambda v: v is None or type(v) is int and low <= v <= high, f"null or an integer in {low}..{high}")
 

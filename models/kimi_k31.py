@@ -4,6 +4,7 @@ A "full" layer scores for itself; a "shared" one owns no indexer and attends wha
 it chose.
 """
 import kimi_k3
+from config import LARGEST_HEAD
 from layers.kimi import check_backbone, has_indexer, indexer, mla
 
 
@@ -13,7 +14,7 @@ def serves(config):
 
 def read(root):
     c = kimi_k3.read_text(root)
-    c.ints("index_n_heads index_head_dim index_topk")
+    c.ints("index_n_heads index_head_dim index_topk", high=LARGEST_HEAD)
     # Published names of the same statement, in the order of precedence: which layers own an indexer.
     if c.has("index_topk_pattern"):
         c.texts("index_topk_pattern")

@@ -5,6 +5,7 @@ papers: Kimi Linear (KDA), arXiv 2510.26692; DeepSeek-V2 (MLA), 2405.04434; Deep
 DeepSeek-V3.2 (DSA), 2512.02556.
 """
 import firstlight as fl
+from config import LARGEST_HEAD
 
 # k:3.1: the first-party code builds q_a_layernorm and kv_a_layernorm with the class default, whatever rms_norm_eps says.
 LATENT_EPS = 1e-6
@@ -74,7 +75,9 @@ def mla(x, w, c, choose=None):
         cq = fl.linear(x, w("q_a_proj.weight", c.q_lora_rank, hidden))
         cq = fl.rms_norm(cq, w("q_a_layernorm.weight", c.q_lora_rank), eps=LATENT_EPS)
         q = fl.linear(cq, w("q_b_proj.weight", heads * (nope + rope), c.q_lora_rank))
-    latent, k_pe = fl.split(fl.linear(x, w("kv_a_proj_with_mqa.weight", rank + rope, hidden)), at=rank)
+    latent, k_pe = fl.linear(x, w("kv_a_proj_with_mqa.weight", rank + rope, hidden)), None
+    if rope > 0:
+        latent, k_pe = fl.split(latent, at=rank)
     latent = fl.rms_norm(latent, w("kv_a_layernorm.weight", rank), eps=LATENT_EPS)  # k_pe is not normed
     o = fl.mla(
         q, latent, k_pe, w("kv_b_proj.weight", heads * (nope + vdim), rank),
@@ -151,17 +154,21 @@ def feed_forward(x, w, c, layer):
 
 def read_backbone(c):
     """The keys that Kimi-Linear and Kimi-K3 share. Returns the `linear_attn_config` section."""
-    c.ints("vocab_size hidden_size num_hidden_layers intermediate_size first_k_dense_replace moe_layer_freq")
+    c.ints("vocab_size hidden_size intermediate_size moe_layer_freq")
+    c.ints("first_k_dense_replace", low=0)
+    c.ints("num_hidden_layers", high=4096)
     c.ints("num_experts num_experts_per_token num_shared_experts moe_intermediate_size num_expert_group topk_group")
-    c.ints("num_attention_heads num_key_value_heads kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim")
-    c.optional_int("q_lora_rank")
+    c.ints("num_attention_heads num_key_value_heads kv_lora_rank qk_nope_head_dim v_head_dim",
+           high=LARGEST_HEAD)
+    c.ints("qk_rope_head_dim", low=0, high=LARGEST_HEAD)
+    c.optional_int("q_lora_rank", high=LARGEST_HEAD)
     c.ints("bos_token_id eos_token_id pad_token_id", low=0)
     c.flags("moe_renormalize use_grouped_topk")
     c.floats("routed_scaling_factor rms_norm_eps", low=0)
     c.fixed(mla_use_nope=True, moe_router_activation_func="sigmoid", num_nextn_predict_layers=0, tie_word_embeddings=False)
     c.ignore("architectures auto_map dtype initializer_range transformers_version use_cache")
     lin = c.section("linear_attn_config")
-    lin.ints("num_heads head_dim short_conv_kernel_size")
+    lin.ints("num_heads head_dim short_conv_kernel_size", high=LARGEST_HEAD)
     lin.int_lists("full_attn_layers kda_layers")
     return lin
 
@@ -172,5 +179,8 @@ def check_backbone(c):
     layers = list(range(1, c.num_hidden_layers + 1))
     c.require(sorted(lin.full_attn_layers + lin.kda_layers) == layers,
               "`linear_attn_config.full_attn_layers` and `kda_layers` must name each layer 1..num_hidden_layers once")
+    # Three matrices an expert: a graph of this size still traces in seconds (K3 has 82432 experts).
+    c.require(c.num_hidden_layers * c.num_experts <= 1 << 18,
+              "`num_hidden_layers` times `num_experts` exceeds 262144 experts: no such model exists")
     c.require(c.num_key_value_heads == c.num_attention_heads, "`num_key_value_heads` must equal `num_attention_heads`")
     c.require(c.use_grouped_topk or c.num_expert_group == 1, "`use_grouped_topk` is false but `num_expert_group` is not 1")

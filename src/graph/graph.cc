@@ -45,7 +45,14 @@ Graph::Graph(std::string family) : family_(std::move(family)) {
 }
 
 Result<ValueId> Graph::weight(WeightDecl decl) {
+  // Sizes come from config.json: their product must not overflow.
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+  std::int64_t elements = 1;
   for (const std::int64_t d : decl.shape) {
+    if (d > kMostElements / std::max<std::int64_t>(elements, 1)) {
+      return Error{"weight " + decl.name + ": shape " + shape_text(decl.shape) + " is larger than any model"};
+    }
+    elements *= d;
     if (d <= 0)
       return Error{"weight " + decl.name + ": shape " + shape_text(decl.shape) + " is not positive"};
   }
