@@ -45,6 +45,11 @@ class Section:
     def text_lists(self, names):
         self._read(names, lambda v: type(v) is list and all(type(i) is str for i in v), "a list of texts")
 
+    def optional_float(self, name, low=-1e30, high=1e30):
+        """The key must be there; null stands for "does not apply"."""
+        self._read(name, lambda v: v is None or type(v) in (int, float) and low <= v <= high,
+                   f"null or a number in {low:g}..{high:g}")
+
     def optional_int(self, name, low=1, high=LARGEST):
         """The key must be there; null stands for "does not apply"."""
         self._read(name, lambda v: v is None or type(v) is int and low <= v <= high, f"null or an integer in {low}..{high}")
@@ -80,7 +85,8 @@ class Section:
     def optional_section(self, name, why):
         """A nested object or None."""
         assert why
-        return self.section(name) if name in self._data else None
+        self._known.add(name)
+        return self.section(name) if self._data.get(name) is not None else None
 
     def has(self, name):
         """Whether the key is there: for formats in which one of several keys says a thing."""

@@ -33,7 +33,8 @@ def read_text(root):
     c = root.section("text_config")
     lin = read_backbone(c)
     c.fixed(hidden_act="situ", topk_method="noaux_tc", model_type="kimi_linear")
-    c.floats("activation_situ_beta activation_situ_linear_beta", low=1e-30)
+    c.floats("activation_situ_beta", low=1e-30)
+    c.optional_float("activation_situ_linear_beta", low=1e-30)  # k:3.6: without it the up branch is not limited
     c.ints("attn_res_block_size routed_expert_hidden_size max_position_embeddings")
     c.flags("latent_moe_use_norm mla_use_output_gate")
     lin.floats("gate_lower_bound", high=0)
@@ -42,12 +43,13 @@ def read_text(root):
     c.quantization = read_quantization(c)
     if c.complete:
         c.kda_gate = {"gate": "bounded", "lower_bound": lin.gate_lower_bound}
-        c.a_log_padded = 128  # k:2.1: A_log is stored with 128 entries, the heads first
+        c.a_log_padded = -(-lin.num_heads // 128) * 128  # k:2.1: A_log is padded to a multiple of 128 heads
         c.full_rank_gate, c.output_gate = lin.use_full_rank_gate, c.mla_use_output_gate
-        c.situ = {"beta": c.activation_situ_beta, "linear_beta": c.activation_situ_linear_beta}
+        c.situ = {"beta": c.activation_situ_beta, "linear_beta": c.activation_situ_linear_beta or 0.0}
         c.latent_size, c.latent_norm = c.routed_expert_hidden_size, c.latent_moe_use_norm
         c.eos_token_ids = sorted({c.eos_token_id, root.eos_token_id})
-        c.image_token_id = root.media_placeholder_token_id
+        # Only a checkpoint with a vision tower gives the placeholder its meaning.
+        c.image_facts = {"image_token_id": root.media_placeholder_token_id} if root.has("vision_config") else {}
     return c
 
 
@@ -95,7 +97,7 @@ def build_text(g, c, full_attention):
     g.name(final, "final")
     g.logits(fl.linear(fl.sampled_rows(final), g.weight("language_model.lm_head.weight", [c.vocab_size, hidden])))
     return {"max_context": c.max_position_embeddings, "vocab_size": c.vocab_size, "eos_token_ids": c.eos_token_ids,
-            "image_token_id": c.image_token_id}
+            **c.image_facts}
 
 
 # k:1.3: library defaults that the published text_config carries along, without effect on inference. (top_k is a

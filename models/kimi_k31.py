@@ -34,6 +34,8 @@ def read(root):
     if c.complete:
         check_backbone(c)
         c.kinds = layer_kinds(c)
+        c.require(64 % c.index_kpool == 0 and c.index_topk % c.index_kpool == 0,
+                  "`text_config.index_kpool` must divide 64 (the tokens of a cache page) and `index_topk`")
         c.require(c.q_lora_rank is not None, "`text_config.q_lora_rank` must not be null: the indexer reads the query latent")
     return c
 

@@ -233,7 +233,8 @@ TEST_P(Accounting, ConfigValuesOfTheWrongKindAreNamed) {
   if (original.contains("text_config")) text /= "text_config";
   for (const char* key :
        {"hidden_size", "num_experts", "rms_norm_eps", "kv_lora_rank", "mla_use_nope", "hidden_act"}) {
-    for (const Json& bad : {Json("many"), Json(-3), Json::array({1}), Json(1e300), Json()}) {
+    for (const Json& bad :
+         {Json("many"), Json(-3), Json::array({1}), Json(1e300), Json(1000000000000), Json()}) {
       Json changed = original;
       changed[text][key] = bad;
       write_config(changed);
@@ -245,6 +246,23 @@ TEST_P(Accounting, ConfigValuesOfTheWrongKindAreNamed) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Accounting, ::testing::ValuesIn(kCases),
                          [](const auto& one) { return std::string(one.param); });
+
+TEST_P(Accounting, SizesOfAConfigAreNotTrusted) {
+  link_weights();
+  const Json original = config();
+  Json::json_pointer text;
+  if (original.contains("text_config")) text /= "text_config";
+  for (const char* key : {"num_hidden_layers", "num_experts", "num_experts_per_token", "vocab_size",
+                          "hidden_size", "num_attention_heads", "qk_nope_head_dim", "intermediate_size"}) {
+    for (const std::int64_t size : {std::int64_t{4000}, std::int64_t{65536}, std::int64_t{16000000},
+                                    std::int64_t{1000000000}, std::int64_t{1} << 62}) {
+      Json changed = original;
+      changed[text][key] = size;
+      write_config(changed);
+      EXPECT_NE(load_error(folder_.path()), "") << key << " = " << size;
+    }
+  }
+}
 
 TEST(Loading, ContextBeyondTheModelsMaximumIsRefused) {
   const auto folder = bundled_goldens() / "kimi_k31_c";

@@ -142,6 +142,8 @@ def moe(x, w, c, layer):
         if c.latent_norm:
             y = fl.rms_norm(y, w("routed_expert_norm.weight", latent), eps=c.rms_norm_eps)
         y = fl.linear(y, w("routed_expert_up_proj.weight", c.hidden_size, latent))
+    if c.num_shared_experts == 0:
+        return y
     return fl.add(y, mlp(x, w.at("shared_experts"), c, c.num_shared_experts * width))
 
 
@@ -157,14 +159,16 @@ def read_backbone(c):
     c.ints("vocab_size hidden_size intermediate_size moe_layer_freq")
     c.ints("first_k_dense_replace", low=0)
     c.ints("num_hidden_layers", high=4096)
-    c.ints("num_experts num_experts_per_token num_shared_experts moe_intermediate_size num_expert_group topk_group")
+    c.ints("num_shared_experts", low=0)
+    c.ints("num_experts num_experts_per_token moe_intermediate_size num_expert_group topk_group")
     c.ints("num_attention_heads num_key_value_heads kv_lora_rank qk_nope_head_dim v_head_dim",
            high=LARGEST_HEAD)
     c.ints("qk_rope_head_dim", low=0, high=LARGEST_HEAD)
     c.optional_int("q_lora_rank", high=LARGEST_HEAD)
     c.ints("bos_token_id eos_token_id pad_token_id", low=0)
     c.flags("moe_renormalize use_grouped_topk")
-    c.floats("routed_scaling_factor rms_norm_eps", low=0)
+    c.floats("routed_scaling_factor", low=0, high=1e6)
+    c.floats("rms_norm_eps", low=1e-12, high=0.1)
     c.fixed(mla_use_nope=True, moe_router_activation_func="sigmoid", num_nextn_predict_layers=0, tie_word_embeddings=False)
     c.ignore("architectures auto_map dtype initializer_range transformers_version use_cache")
     lin = c.section("linear_attn_config")
@@ -182,5 +186,11 @@ def check_backbone(c):
     # Three matrices an expert: a graph of this size still traces in seconds (K3 has 82432 experts).
     c.require(c.num_hidden_layers * c.num_experts <= 1 << 18,
               "`num_hidden_layers` times `num_experts` exceeds 262144 experts: no such model exists")
+    c.require(c.num_experts % c.num_expert_group == 0 and c.topk_group <= c.num_expert_group,
+              "`num_expert_group` must divide `num_experts`, and `topk_group` must not exceed it")
+    c.require(c.num_experts_per_token <= c.num_experts // c.num_expert_group * c.topk_group,
+              "`num_experts_per_token` exceeds the experts that `num_experts`, `num_expert_group` and `topk_group` leave")
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        c.require(getattr(c, name) < c.vocab_size, f"`{name}` must be below `vocab_size`")
     c.require(c.num_key_value_heads == c.num_attention_heads, "`num_key_value_heads` must equal `num_attention_heads`")
     c.require(c.use_grouped_topk or c.num_expert_group == 1, "`use_grouped_topk` is false but `num_expert_group` is not 1")

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -251,12 +252,27 @@ TEST(SafetensorsWrite, RefusesAndLeavesNothingBehind) {
   EXPECT_ERROR(write_safetensors(folder / "x", {{"\xff", t.view}}), "not valid UTF-8");
   EXPECT_ERROR(write_safetensors(folder / "no/x", {t}), "cannot be created: No such file or directory");
   std::filesystem::create_directory(folder / "d");
-  EXPECT_ERROR(write_safetensors(folder / "d", {t}), "cannot be replaced: Is a directory");
+  EXPECT_ERROR(write_safetensors(folder / "d", {t}), "is not a regular file");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "only the folder d";
   // An old file is replaced as a whole.
   folder.write("x", "old");
   ASSERT_TRUE(write_safetensors(folder / "x", {t}).ok());
   EXPECT_TRUE(open_safetensors(folder / "x").ok());
+}
+
+TEST(SafetensorsWrite, FollowsLinksAndReplacesFilesOnly) {
+  const TestFolder folder;
+  const std::uint8_t byte = 1;
+  const NamedTensor t{"a", {DType::kU8, {1}, &byte}};
+  std::filesystem::create_symlink("target", folder / "link");
+  ASSERT_TRUE(write_safetensors(folder / "link", {t}).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_TRUE(open_safetensors(folder / "target").ok());
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_ERROR(write_safetensors(folder / "loop", {t}), "too many levels");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_ERROR(write_safetensors(folder / "pipe", {t}), "not a regular file");
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -18,8 +19,7 @@ namespace {
 /// A file under a temporary name beside its destination; gone unless committed.
 class PendingFile {
  public:
-  explicit PendingFile(const std::string& path)
-      : path_(path), temporary_(path + ".tmp-" + std::to_string(::getpid())) {}
+  explicit PendingFile(const std::string& path) : path_(path) {}
   ~PendingFile() {
     if (fd_ < 0) return;
     ::close(fd_);
@@ -29,6 +29,20 @@ class PendingFile {
   PendingFile& operator=(const PendingFile&) = delete;
 
   Status create() {
+    // A link is followed, so that the file it leads to is replaced; anything that is no file is left alone.
+    std::error_code failure;
+    std::filesystem::path target = path_;
+    constexpr int kMostLinks = 40;  // as many as the kernel follows
+    for (int links = 0; std::filesystem::is_symlink(target, failure); ++links) {
+      if (links == kMostLinks) return Error{path_ + ": too many levels of symbolic links"};
+      target = target.parent_path() / std::filesystem::read_symlink(target, failure);
+    }
+    const std::filesystem::file_status found = std::filesystem::status(target, failure);
+    if (std::filesystem::exists(found) && !std::filesystem::is_regular_file(found)) {
+      return Error{path_ + ": is not a regular file, and is not replaced"};
+    }
+    path_ = target.string();
+    temporary_ = path_ + ".tmp-" + std::to_string(::getpid());
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return fd_ < 0 ? failed("be created") : Status();
   }

@@ -154,7 +154,8 @@ TEST(BindWeights, Mxfp4) {
   EXPECT_ERROR(bind_weights(*good, {{"model.x.weight", {3, 64}}}), "(did you mean \"x.weight_packed\"?)");
   EXPECT_ERROR(bind_weights(*Sample({packed}), {{"x.weight", {3, 64}}}),
                "missing tensors (1): \"x.weight_scale\"");
-  EXPECT_ERROR(bind_weights(*Sample({scale}), {{"x.weight", {3, 64}}}), "missing tensors (1): \"x.weight_packed\"");
+  EXPECT_ERROR(bind_weights(*Sample({scale}), {{"x.weight", {3, 64}}}),
+               "missing tensors (1): \"x.weight_packed\"");
   EXPECT_ERROR(
       bind_weights(*Sample({{"x.weight_packed", DType::kI32, {3, 8}}, scale}), {{"x.weight", {3, 64}}}),
       "\"x.weight_packed\" is I32, MXFP4 needs U8");

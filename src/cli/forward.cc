@@ -69,8 +69,12 @@ Status read_forced(const SafetensorsContent& file, const Graph& graph, const std
     given[n.value] = true;
     const std::int64_t width = graph.values()[static_cast<std::size_t>(n.value)].type.width();
     const TensorView& view = tensor->view;
-    if (view.dtype != DType::kI32 || view.shape.size() != 2 || view.shape[1] > width) {
-      return Error{path + ": " + name + " must be I32 [tokens, up to " + std::to_string(width) + "]"};
+    const bool positions = n.name.starts_with("topk.");
+    const bool fits = view.dtype == DType::kI32 && view.shape.size() == 2 &&
+                      (positions ? view.shape[1] <= width : view.shape[1] == width);
+    if (!fits) {
+      return Error{path + ": " + name + " must be I32 [tokens, " + (positions ? "up to " : "") +
+                   std::to_string(width) + "]"};
     }
     const std::vector<std::int32_t> rows = ints_of(view);
     std::vector<std::int32_t> padded;
@@ -133,6 +137,13 @@ Status run(const Flags& flags) {
   // Every sequence of a joint step brings a row at least.
   rows =
       std::max(std::min(rows, kLargestStep), flags.together ? static_cast<std::int64_t>(prompts.size()) : 1);
+  for (const std::string& kind : flags.values) {
+    const bool exists =
+        kind == "logits" || std::ranges::any_of(traced.graph.names(), [&](const NamedValue& n) {
+          return n.name == kind || n.name.starts_with(kind + ".");
+        });
+    if (!exists) say_warning("this model has no values of the kind `" + kind + "`");
+  }
   LoadOptions load{
       .f32 = flags.model.f32,
       .threads = flags.model.threads,
@@ -142,7 +153,7 @@ Status run(const Flags& flags) {
       .sampled_rows = rows,
       .sequences = flags.together ? static_cast<std::int64_t>(prompts.size()) : 1,
       .fuse = !flags.unfused,
-                   .image_token_id = traced.image_token_id,
+      .image_token_id = traced.image_token_id,
       .keep = kept_names(traced.graph, options.kinds),
       .progress = {}};
   FL_ASSIGN(const std::unique_ptr<Model> model,

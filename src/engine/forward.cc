@@ -90,7 +90,7 @@ class Forward {
       const std::int64_t end = positions ? t + 1 : count;
       bool ended = false;
       for (std::int64_t i = 0; i < width; ++i) {
-        ended = ended || (positions && i > 0 && row[i] == -1);
+        ended = ended || (positions && row[i] == -1);
         const bool good =
             ended ? row[i] == -1 : row[i] >= 0 && row[i] < end && (i == 0 || row[i] > row[i - 1]);
         if (!good) {

@@ -50,11 +50,13 @@ Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::
     }
     return model;
   } catch (const py::error_already_set& error) {
-    // A ConfigError speaks for itself; anything else is a fault of the model file, and its place helps.
+    // A ConfigError speaks for itself, and so does an operator that cannot take what it is given; anything
+    // else is a fault of the model file, and its place helps.
     const std::string kind = py::str(error.type().attr("__name__"));
     const std::string text = py::str(error.value());
-    return Error{path + ": " +
-                 (kind == "ConfigError" ? text : "the model file failed: " + std::string(error.what()))};
+    if (kind == "ConfigError") return Error{path + ": " + text};
+    if (kind == "ValueError") return Error{path + ": cannot be computed: " + text};
+    return Error{path + ": the model file failed: " + error.what()};
   } catch (const std::exception& error) {
     return Error{path + ": the model file failed: " + error.what()};
   }

@@ -1,4 +1,4 @@
-"""A push towards in-context copying, given once early in training.
+"""Two pushes towards in-context recall, each given once in training.
 
 Copying from context ("the token that followed the last occurrence of this token") needs two parts
 that are worthless without each other, so a small model finds it late.  Here both are put in place:
@@ -7,8 +7,15 @@ that are worthless without each other, so a small model finds it late.  Here bot
   convolution) and another head just passes the previous token on;
 * in every MLA layer one head gets queries and keys along those directions in which the present
   token and the next position's trace of it correlate most, measured on real text.
+
+Later the model copies codes but mixes up their owners.  `seed_owner` makes names a few tokens back
+visible and lets one head match them between the question and the planted fact.
 """
+import random
+
 import torch
+
+import data
 
 from model import SEGMENT, Run
 
@@ -80,3 +87,86 @@ def seed_induction(model, ids, seed=5):
         elif first:
             seed_kda(layer.self_attn)
             first = False
+
+
+# ---- whose code is it -----------------------------------------------------------------------------
+def recall_rows(chats, rng, count, length, facts=4):
+    """Chat rows with several codes and one question: ids, query positions [N,3], key positions [N,facts,3], asked."""
+    rows, queries, keys, asked = [], [], [], []
+    writer, t = chats.writer, chats.t
+    is_digit = lambda i: 48 <= i <= 57
+    while len(rows) < count:
+        names = rng.sample([f"{a} {p}" for a in data.ADJECTIVES for p in data.PLACES], facts)
+        statements = [f"The code of the {n} is {rng.randint(100, 999)}." for n in names]
+        text = writer.filler(rng, rng.randint(50, 250))
+        for s in statements:
+            text.insert(rng.randint(0, len(text)), s)
+        ask = rng.randrange(facts)
+        ids = chats.turn("user", " ".join(text + [f"What is the code of the {names[ask]}?"]))[0]
+        ids += chats.turn("assistant", statements[ask])[0]
+        digits = [n for n, i in enumerate(ids) if is_digit(i)]
+        if len(ids) > length or len(digits) != 3 * (facts + 1):
+            continue
+        order = sorted(statements, key=text.index)
+        rows.append(ids + [0] * (length - len(ids)))
+        queries.append([n - 1 for n in digits[-3:]])
+        keys.append([digits[3 * order.index(s) : 3 * order.index(s) + 3] for s in statements])
+        asked.append(ask)
+    return torch.tensor(rows), torch.tensor(queries), torch.tensor(keys), torch.tensor(asked)
+
+
+@torch.no_grad()
+def seed_shift(layer, head, tap, gain=3.0):
+    """A KDA head that only passes on a projection of the token `taps - 1 - tap` places back, loudly."""
+    dim, width, taps = layer.c.kda_head_dim, layer.q_proj.weight.shape[1], layer.c.conv_taps
+    rows = slice(head * dim, (head + 1) * dim)
+    now, then = torch.eye(taps)[taps - 1], torch.eye(taps)[tap]
+    layer.q_proj.weight[rows] = layer.k_proj.weight[rows] = torch.randn(dim, width) * 2 / width ** 0.5
+    layer.v_proj.weight[rows] = torch.randn(dim, width) * 2 / width ** 0.5
+    layer.q_conv1d.weight[rows, 0], layer.k_conv1d.weight[rows, 0], layer.v_conv1d.weight[rows, 0] = now, now, then
+    layer.f_b_proj.weight[rows] = 0
+    layer.dt_bias[rows] = 3.0
+    layer.b_proj.weight[head] = 0
+    layer.g_proj.weight[rows] *= 0.3
+    out = torch.randn(width, dim)
+    layer.o_proj.weight[:, rows] = out * gain * (layer.o_proj.weight.norm() / layer.o_proj.weight.shape[1] ** 0.5 / out.norm() * dim ** 0.5)
+
+
+@torch.no_grad()
+def seed_owner(model, chats, count=700, length=320, head=1, strength=1.8, seed=6):
+    """Names a few tokens back become visible, and a head of the first MLA layer matches them.
+
+    That layer's unrotated "rope" key part is given to one head: queries and keys along the directions in
+    which the place before an asked code and the first digit of the planted code correlate most.
+    Returns how often the best of four planted codes is the right one."""
+    torch.manual_seed(seed)
+    kda = [l.self_attn for l in model.model.layers if not l.full]
+    seed_shift(kda[0], 2, 1)
+    seed_shift(kda[0], 3, 0)
+    seed_shift(kda[-1], 3, 1)
+    ids, query_at, key_at, asked = recall_rows(chats, random.Random(seed), count, length)
+    layer = next(l for l in model.model.layers if l.full).self_attn
+    c, seen = layer.c, []
+    hook = layer.register_forward_pre_hook(lambda m, a: seen.append(a[0]))
+    for part in ids.split(50):
+        model(part, torch.ones(len(part), length // SEGMENT), Run(length, sparse=False))
+    hook.remove()
+    x = torch.cat(seen)
+    latent = layer.q_a_layernorm(layer.q_a_proj(x))
+    n = torch.arange(len(x))
+    q, k_all = latent[n, query_at[:, 0]], x[n[:, None], key_at[:, :, 0]]
+    mean_q, mean_k = q.mean(0), k_all.mean((0, 1))
+    covariance = lambda v: v.T @ v / len(v)
+    background = lambda v: covariance((v := v[:, ::5].flatten(0, 1)) - v.mean(0)) * 0.1
+    root_q = inverse_root(covariance(q - mean_q) + background(latent), 0.1)
+    root_k = inverse_root(covariance((k_all - mean_k).flatten(0, 1)) + background(x), 0.1)
+    u, _, v = torch.linalg.svd(root_q @ ((q - mean_q).T @ (k_all[n, asked] - mean_k) / len(q)) @ root_k)
+    flat = lambda mean: torch.eye(len(mean)) - torch.outer(mean, mean) / mean.square().sum()
+    size = c.rope_dim
+    to_q, to_k = u[:, :size].T @ root_q @ flat(mean_q), v[:size] @ root_k @ flat(mean_k)
+    layer.kv_a_proj_with_mqa.weight[c.kv_lora_rank :] = to_k * strength
+    per_head = layer.q_b_proj.weight.view(c.heads, c.nope_dim + size, c.q_lora_rank)
+    per_head[:, c.nope_dim :] = 0
+    per_head[head, c.nope_dim :] = to_q * strength
+    score = torch.einsum("nd,nfd->nf", q @ to_q.T, k_all @ to_k.T)
+    return (score.argmax(1) == asked).float().mean().item()

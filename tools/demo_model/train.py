@@ -19,7 +19,7 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 import data
-from induction import seed_induction
+from induction import seed_induction, seed_owner
 from model import SEGMENT, DemoModel, ModelConfig, Precision, Run
 from optim import Muon
 from tokenizer import SPECIALS, Tokenizer, train as train_tokenizer
@@ -28,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = os.path.normpath(os.path.join(HERE, "../../../shared/data/text/tinyshakespeare.txt"))
 
 
-def schedule(share, warmup=0.02, hold=0.70):
+def schedule(share, warmup=0.02, hold=0.75):
     """Learning-rate factor: short rise, plateau, straight line to (almost) zero."""
     if share < warmup:
         return max(share / warmup, 0.02)
@@ -93,6 +93,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--max-steps", type=int, default=10 ** 9)
     p.add_argument("--seed-step", type=int, default=700, help="when to give the push of induction.py")
+    p.add_argument("--owner-step", type=int, default=3000, help="when to give the second push")
     p.add_argument("--gold", type=float, default=1.0, help="weight of the attention guidance for planted codes")
     p.add_argument("--easy", type=float, default=0.6, help="loss per digit below which the recall tasks get harder")
     p.add_argument("--half-until", type=float, default=0.92, help="share of the time with BF16 products")
@@ -120,7 +121,7 @@ def work(rank, args):
     model = DemoModel(ModelConfig(vocab_size=tokenizer.vocab_size))
     opts = optimizers(model, args, rank)
     path, done, step, seen = os.path.join(args.out, "checkpoint.pt"), 0.0, 0, 0
-    progress, digit_loss, seeded = 0.0, 3.0, False
+    progress, digit_loss, seeded = 0.0, 3.0, 0
     if os.path.exists(path):
         saved = torch.load(path, weights_only=False)
         model.load_state_dict(saved["model"])
@@ -128,7 +129,7 @@ def work(rank, args):
             o.load_state_dict(s)
         done, step, seen = saved["seconds"], saved["step"], saved["tokens"]
         progress, digit_loss = saved["progress"], saved["digit_loss"]
-        seeded = saved["seeded"]
+        seeded = int(saved["seeded"])
     log = print if rank == 0 else (lambda *a, **k: None)
     log("parameters", sum(q.numel() for q in model.parameters()), "steps so far", step, flush=True)
     batches = data.Batches(tokenizer, plays, verses, args.seed + step)         # the same rows in every process
@@ -169,9 +170,12 @@ def work(rank, args):
         share = everywhere(torch.tensor([passed / args.processes], dtype=torch.float64)).item()
         if share >= 1:
             break
-        if step >= args.seed_step and not seeded:
-            seeded = True
-            seed_induction(model, torch.from_numpy(batches.batch(16, args.length * 2 // 3)[0]))
+        if seeded < (step >= args.seed_step) + (step >= args.owner_step):
+            if seeded == 0:
+                seed_induction(model, torch.from_numpy(batches.batch(16, args.length * 2 // 3)[0]))
+            else:
+                log("right owners", seed_owner(model, batches.chats), flush=True)
+            seeded += 1
             if args.processes > 1:
                 for q in params:
                     dist.broadcast(q.data, 0)
