@@ -13,10 +13,12 @@ inline bool is_digits(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// 0, 1, 2, …
+/// 0, 1, 2, … of at most 19 digits, which an unsigned 64-bit number is certain to hold.
 inline CLI::Validator whole_number() {
-  return {[](std::string& text) { return is_digits(text) ? "" : "must be a whole number, not " + text; }, "",
-          ""};
+  return {[](std::string& text) {
+            return is_digits(text) && text.size() <= 19 ? "" : "must be a whole number below 10^19, not " + text;
+          },
+          "", ""};
 }
 
 /// 1, 2, 3 … up to `most`, of which 18 digits are certain to fit.

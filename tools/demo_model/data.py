@@ -185,6 +185,7 @@ class Chats:
 
     def __init__(self, tokenizer, writer):
         self.t, self.writer = tokenizer, writer
+        self.finish = False         # more recall than usual
         self.progress = 1.0         # 0: few facts, little filler (easiest), 1: the full mixture
         self.end = tokenizer.special["<|im_end|>"]
 
@@ -204,7 +205,7 @@ class Chats:
         return rng.choice((0, 0, 100, 300, 600))
 
     def row(self, rng, length):
-        share_recall = 0.55 - 0.10 * self.progress
+        share_recall = 0.60 if self.finish else 0.55 - 0.10 * self.progress
         share_repeat = 0.25 - 0.13 * self.progress
         ids, weights = [], []
         if rng.random() < 0.1:
@@ -246,8 +247,9 @@ class Batches:
 
     def batch(self, rows, length):
         """ids [rows, length], weights [rows, length] (weight of predicting that token), is_chat [rows]."""
-        plays = 0.20 + 0.12 * self.chats.progress       # share of rows; chats teach recall and come first
-        documents = plays + 0.13
+        # shares of the rows; chats teach recall and come first, and again at the very end
+        plays, verses = (0.15, 0.05) if self.chats.finish else (0.20 + 0.12 * self.chats.progress, 0.13)
+        documents = plays + verses
         ids, weights, chat = [], [], []
         # stratified kinds: nearly the same mixture in every batch
         offset = self.rng.random()

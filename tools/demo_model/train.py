@@ -96,6 +96,7 @@ def main():
     p.add_argument("--owner-step", type=int, default=3000, help="when to give the second push")
     p.add_argument("--gold", type=float, default=1.0, help="weight of the attention guidance for planted codes")
     p.add_argument("--easy", type=float, default=0.6, help="loss per digit below which the recall tasks get harder")
+    p.add_argument("--finish-from", type=float, default=0.87, help="share of the time after which recall dominates")
     p.add_argument("--half-until", type=float, default=0.92, help="share of the time with BF16 products")
     args = p.parse_args()
     os.makedirs(args.out, exist_ok=True)
@@ -186,7 +187,7 @@ def work(rank, args):
         if sparse and step % 3 == 0:
             rows, length = rows // 2, length * 2
         mine = slice(rank, None, args.processes)
-        batches.chats.progress = progress
+        batches.chats.progress, batches.chats.finish = progress, share > args.finish_from
         ids, weights, chat = batches.batch(rows, length + 1)
         total = weights[:, 1:].sum()
         gold = data.planted_codes(ids[mine, :-1], weights[mine, :-1])
