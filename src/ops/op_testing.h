@@ -154,12 +154,12 @@ class TestOp {
 using Words = std::vector<float>;
 inline Words int_words(const std::vector<std::int32_t>& v) {
   Words out(v.size());
-  std::memcpy(out.data(), v.data(), v.size() * sizeof(float));
+  if (!v.empty()) std::memcpy(out.data(), v.data(), v.size() * sizeof(float));
   return out;
 }
 inline std::vector<std::int32_t> words_int(const Words& v) {
   std::vector<std::int32_t> out(v.size());
-  std::memcpy(out.data(), v.data(), v.size() * sizeof(float));
+  if (!v.empty()) std::memcpy(out.data(), v.data(), v.size() * sizeof(float));
   return out;
 }
 

@@ -72,6 +72,10 @@ py::str text(std::string_view utf8) { return {utf8.data(), utf8.size()}; }
 Result<std::string> render_chat(std::string_view template_text, std::string_view messages_json,
                                 const RenderOptions& options) {
   FL_TRY(start_interpreter());
+  // Taken before the GIL. Importing jinja2 lets go of the GIL in the middle of render_function()'s static: a
+  // thread that then waited for that static while holding the GIL would wait for ever.
+  static std::mutex turn;
+  const std::lock_guard mine(turn);
   const py::gil_scoped_acquire gil;
   try {
     const py::object& render = render_function();
