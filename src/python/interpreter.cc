@@ -1,6 +1,7 @@
 #include "python/interpreter.h"
 
 #include <Python.h>
+#include <pybind11/pybind11.h>
 
 #include <string>
 
@@ -37,6 +38,9 @@ Status start() {
   PyConfig_Clear(&config);
   if (PyStatus_Exception(status) != 0) return failure(status);
 
+  // Made here, where this thread's state stays for good: a thread that made them with a borrowed state would
+  // leave the others a dangling one.
+  pybind11::detail::get_internals();
   PyEval_SaveThread();
   return {};
 }
