@@ -17,6 +17,8 @@ const std::filesystem::path& demo() {
 
 nlohmann::json expected() {
   std::ifstream file(demo() / "eval/expected.json");
+  if (!file)
+    throw std::runtime_error("demo/eval/expected.json is missing: tools/demo_model/evaluate.py makes it");
   return nlohmann::json::parse(file);
 }
 

@@ -33,7 +33,18 @@ class Weights:
 
 
 def kda(x, w, c, layer):
-    """Kimi Delta Attention, k:3.3. The recurrence itself is the operator `kda`."""
+    """Kimi Delta Attention, k:3.3 (Kimi Linear, arXiv 2510.26692). The paper's alpha is exp(g), its beta is beta.
+
+    1  p_s = W_s x                     2  s = SiLU(conv_4(p_s))               for s in q, k, v
+    3  q, k = q / |q|, k / |k|         4  q = q / sqrt(d_k)                   per head
+    5  f = W_fb W_fa x                 6  z = f + dt_bias;  g = -exp(A_log) softplus(z)        (Kimi-Linear)
+                                                            g = bound * sigmoid(exp(A_log) z)  (Kimi-K3)
+    7  beta = sigmoid(W_b x)
+    8  S = diag(exp(g)) S;  S = S + k (beta (v - S^T k))^T;  o = S^T q
+    9  y = W_gb W_ga x or W_g x       10  o = rms(o) * norm * sigmoid(y)     11  out = W_o o
+
+    Steps 3, 4, 6, 7 (the sigmoid) and 8 are the operator `kda`, step 10 is `gated_norm`.
+    """
     lin = c.linear_attn_config
     heads, dim, taps = lin.num_heads, lin.head_dim, lin.short_conv_kernel_size
     width, hidden = heads * dim, c.hidden_size

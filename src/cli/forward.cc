@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -117,6 +118,10 @@ Result<std::vector<ForwardPrompt>> read_prompts(const SafetensorsFile& file, con
 }
 
 Status run(const Flags& flags) {
+  std::error_code none;
+  if (std::filesystem::equivalent(flags.prompts, flags.out, none)) {
+    return Error{flags.out + ": is the file of the prompts, and is not replaced"};
+  }
   FL_ASSIGN(TracedModel traced, trace_model(flags.model.folder, models_folder()));
   FL_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(flags.model.folder));
   FL_ASSIGN(const SafetensorsFile file, open_safetensors(flags.prompts));
@@ -156,13 +161,20 @@ Status run(const Flags& flags) {
       .image_token_id = traced.image_token_id,
       .keep = kept_names(traced.graph, options.kinds),
       .progress = {}};
+  ProgressLine progress("loading", ProgressLine::Unit::kBytes);
+  load.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   FL_ASSIGN(const std::unique_ptr<Model> model,
             Model::load(std::move(traced.graph), checkpoint, std::move(load)));
+  progress.clear();
   for (const std::string& notice : model->notices()) say(notice);
   FL_ASSIGN(const std::vector<ForwardValue> values, run_forward(*model, prompts, options));
   std::vector<NamedTensor> tensors;
   for (const ForwardValue& v : values) {
     tensors.push_back({.name = v.name, .view = {.dtype = v.dtype, .shape = v.shape, .data = v.data.data()}});
+  }
+  if (is_terminal(stderr)) {
+    say(dimmed(std::to_string(prompts.size()) + " prompts, " + std::to_string(tensors.size()) +
+               " values to " + flags.out));
   }
   return write_safetensors(flags.out, tensors, {{"format", "firstlight forward"}});
 }

@@ -63,7 +63,7 @@ Status run(const Flags& flags) {
   FL_ASSIGN(TracedModel model, trace_model(flags.folder, models_folder()));
   if (flags.fused) fuse_linears(model.graph);
   const std::string text = flags.graph ? graph_text(model.graph) : summary(model);
-  std::fputs(text.c_str(), stdout);
+  if (!write_output(text)) return Error{"standard output: cannot be written"};
   return {};
 }
 

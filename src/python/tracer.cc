@@ -31,6 +31,10 @@ std::filesystem::path models_folder() {
 Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models) {
   const std::string path = (folder / "config.json").string();
   FL_ASSIGN(const auto config, read_config(path));
+  std::error_code none;
+  if (!std::filesystem::exists(models / "tracing.py", none)) {
+    return Error{models.string() + ": is not a folder of model files (FIRSTLIGHT_MODELS names another one)"};
+  }
   FL_TRY(start_interpreter());
   const py::gil_scoped_acquire gil;
   try {

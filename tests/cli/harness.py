@@ -24,6 +24,12 @@ def main():
         if not needed.exists():
             print(f"SKIPPED: {needed} does not exist")
             sys.exit(77)
+    try:
+        for end in pty.openpty():
+            os.close(end)
+    except OSError as error:
+        print(f"SKIPPED: no pseudo-terminal to type at ({error})")
+        sys.exit(77)
     unittest.main()
 
 

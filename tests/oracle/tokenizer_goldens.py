@@ -1,6 +1,6 @@
 """Makes split.jsonl, precut.jsonl and utf8_replace.jsonl, which the tests of src/text read.
 
-Needs the PyPI package `regex` (set operations in classes). Deterministic: python3 tokenizer_goldens.py
+Needs the Python package `regex` (set operations in classes). Deterministic: python3 tokenizer_goldens.py
 """
 
 import json
