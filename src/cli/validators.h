@@ -16,7 +16,8 @@ inline bool is_digits(const std::string& text) {
 /// 0, 1, 2, … of at most 19 digits, which an unsigned 64-bit number is certain to hold.
 inline CLI::Validator whole_number() {
   return {[](std::string& text) {
-            return is_digits(text) && text.size() <= 19 ? "" : "must be a whole number below 10^19, not " + text;
+            return is_digits(text) && text.size() <= 19 ? ""
+                                                        : "must be a whole number below 10^19, not " + text;
           },
           "", ""};
 }

@@ -29,7 +29,7 @@ struct LoadOptions {
   std::int64_t sequences = 1;      // most sequences at once
   bool fuse = true;
   std::int32_t image_token_id = -1;  // refused in prompts: its rows would come from a vision tower
-  std::vector<std::string> keep;  // named values that must be readable after a step
+  std::vector<std::string> keep;     // named values that must be readable after a step
   /// Bytes of weights read so far and in all; called a few times a second during load.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
