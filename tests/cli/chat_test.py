@@ -125,6 +125,7 @@ class AtATerminal(unittest.TestCase):
             terminal.expect("> ")
             terminal.type("/stats\n")
             terminal.expect(r"last answer: \d+ tokens")
+            terminal.expect("> ")  # before it, the terminal is not in the state in which Ctrl-D is read
             terminal.type("\x04")
             self.assertEqual(terminal.exit_code(), 0)
 
