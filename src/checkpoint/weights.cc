@@ -114,6 +114,7 @@ class Binder {
   void bind_mxfp4(const WeightRequest& request, WeightData& weight) {
     const Checkpoint::Entry* const packed = use(request.name + "_packed");
     const Checkpoint::Entry* const scale = use(request.name + "_scale");
+    check(packed != nullptr || scale != nullptr, "a packed weight of which nothing is stored");
     if (packed == nullptr) missing_.push_back(request.name + "_packed");
     if (scale == nullptr) missing_.push_back(request.name + "_scale");
     for (const Checkpoint::Entry* part : {packed, scale}) {

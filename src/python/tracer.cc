@@ -19,7 +19,7 @@ namespace firstlight {
 
 std::filesystem::path models_folder() {
   if (const char* given = std::getenv("FIRSTLIGHT_MODELS"); given != nullptr && *given != '\0') return given;
-  const std::filesystem::path installed =
+  std::filesystem::path installed =
       std::filesystem::path("/proc/self/exe").has_filename()
           ? std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../share/firstlight/models"
           : std::filesystem::path();
