@@ -28,6 +28,9 @@ Result<Attribute> fit_attribute(const OpContract& contract, const AttributeSpec&
     case AttributeType::kText:
       if (!std::holds_alternative<std::string>(given)) return wrong("a text");
       break;
+    case AttributeType::kFloats:
+      if (!std::holds_alternative<std::vector<double>>(given)) return wrong("a list of numbers");
+      break;
   }
   return given;
 }

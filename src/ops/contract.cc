@@ -28,6 +28,18 @@ std::string attribute_text(const Attribute& value) {
     return text;
   }
   if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+    // Long lists (rotary frequencies) stand as their ends.
+    std::string text = "[";
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      if (list->size() > 6 && i == 2) {
+        text += ", ... " + std::to_string(list->size() - 4) + " more";
+        i = list->size() - 2;
+      }
+      text += (i == 0 ? "" : ", ") + attribute_text(Attribute{(*list)[i]});
+    }
+    return text + "]";
+  }
   return "\"" + std::get<std::string>(value) + "\"";
 }
 

@@ -37,8 +37,8 @@ struct ValueType {
 /// "f32[T, 96]"
 std::string type_text(const ValueType& type);
 
-using Attribute = std::variant<std::int64_t, double, bool, std::string>;
-enum class AttributeType : std::uint8_t { kInt, kFloat, kBool, kText };
+using Attribute = std::variant<std::int64_t, double, bool, std::string, std::vector<double>>;
+enum class AttributeType : std::uint8_t { kInt, kFloat, kBool, kText, kFloats };
 std::string attribute_text(const Attribute& value);
 
 struct AttributeSpec {
@@ -79,6 +79,9 @@ class NodeSpec {
   [[nodiscard]] bool flag(std::string_view name) const { return std::get<bool>(attribute(name)); }
   [[nodiscard]] const std::string& text(std::string_view name) const {
     return std::get<std::string>(attribute(name));
+  }
+  [[nodiscard]] const std::vector<double>& reals(std::string_view name) const {
+    return std::get<std::vector<double>>(attribute(name));
   }
 
  private:

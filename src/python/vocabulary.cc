@@ -55,7 +55,17 @@ Attribute take_attribute(const std::string& name, const py::handle& object) {
   if (py::isinstance<py::int_>(object)) return object.cast<std::int64_t>();
   if (py::isinstance<py::float_>(object)) return object.cast<double>();
   if (py::isinstance<py::str>(object)) return object.cast<std::string>();
-  throw py::type_error("attribute `" + name + "` must be a number, a text, true or false");
+  if (py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object)) {
+    std::vector<double> numbers;
+    for (const py::handle item : object) {
+      if (!py::isinstance<py::float_>(item) && !py::isinstance<py::int_>(item)) {
+        throw py::type_error("attribute `" + name + "` must list numbers only");
+      }
+      numbers.push_back(item.cast<double>());
+    }
+    return numbers;
+  }
+  throw py::type_error("attribute `" + name + "` must be a number, a text, true, false or a list of numbers");
 }
 
 py::object call_operator(const OpContract& op, const py::args& args, const py::kwargs& kwargs) {

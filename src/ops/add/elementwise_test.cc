@@ -1,4 +1,4 @@
-// add, silu_mul, situ_mul and sigmoid_mul: y[i] from a[i] and b[i] alone.
+// add, gelu_mul, silu_mul, situ_mul and sigmoid_mul: y[i] from a[i] and b[i] alone.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +9,8 @@
 
 #include "ops/add/op.h"
 #include "ops/add/reference.h"
+#include "ops/gelu_mul/op.h"
+#include "ops/gelu_mul/reference.h"
 #include "ops/sigmoid_mul/op.h"
 #include "ops/sigmoid_mul/reference.h"
 #include "ops/silu_mul/op.h"
@@ -32,6 +34,7 @@ struct Operator {
   MakeKernel make = nullptr;
   double (*reference)(float a, float b) = nullptr;
   std::map<std::string, Attribute> attributes = {};
+  double relative = 1.5e-6;  // two tanh and a sigmoid of 3e-7 each, and five roundings
 
   [[nodiscard]] TestOp op(const ValueType& a, const ValueType& b) const {
     TestOp op(contract(), make);
@@ -57,6 +60,13 @@ std::map<std::string, Attribute> situ_limits(double beta, double linear_beta) {
 const Operator kAdd{"add", add_contract, make_add_cpu, reference::add};
 const Operator kSiluMul{"silu_mul", silu_mul_contract, make_silu_mul_cpu,
                         [](float gate, float up) { return reference::silu_mul(gate, up); }};
+// The argument of the exponential reaches 100 and is rounded.
+const Operator kGeluMul{"gelu_mul",
+                        gelu_mul_contract,
+                        make_gelu_mul_cpu,
+                        [](float gate, float up) { return reference::gelu_mul(gate, up); },
+                        {},
+                        2e-5};
 const Operator kSigmoidMul{"sigmoid_mul", sigmoid_mul_contract, make_sigmoid_mul_cpu, reference::sigmoid_mul};
 const Operator kSituMul{"situ_mul", situ_mul_contract, make_situ_mul_cpu, situ_reference<16, 25>,
                         situ_limits(4.0, 25.0)};
@@ -68,17 +78,14 @@ void PrintTo(const Operator& o, std::ostream* out) { *out << o.name; }
 
 class ElementwiseTest : public ::testing::TestWithParam<Operator> {};
 
-// Two tanh and a sigmoid of 3e-7 each, and five roundings.
-constexpr double kRelative = 1.5e-6;
-
-void expect_near(float got, double want, float a, float b) {
+void expect_near(float got, double want, float a, float b, double relative) {
   const double largest = std::numeric_limits<float>::max();
   const bool finite = std::isfinite(a) && std::isfinite(b);
   if (std::isnan(want)) {
     EXPECT_TRUE(std::isnan(got)) << a << ", " << b << ": " << got;
     return;
   }
-  if (std::abs(want) > largest * (1 + kRelative)) {
+  if (std::abs(want) > largest * (1 + relative)) {
     // Infinity times a factor that is 0 as an f32 is NaN.
     const bool vanished = !finite && std::isnan(got);
     EXPECT_TRUE(got == static_cast<float>(std::copysign(HUGE_VAL, want)) || vanished)
@@ -88,13 +95,14 @@ void expect_near(float got, double want, float a, float b) {
   // A factor among the denormals is off by up to one of them, times the others; an infinite input enters a
   // finite result as a limit of at most 25.
   const auto factor = [](float x) { return std::isfinite(x) ? 1.0 + std::abs(x) : 25.0; };
-  EXPECT_LE(std::abs(got - want), kRelative * std::abs(want) + 0x1p-147 * factor(a) * factor(b))
+  EXPECT_LE(std::abs(got - want), relative * std::abs(want) + 0x1p-147 * factor(a) * factor(b))
       << a << ", " << b << ": " << got << " not " << want;
 }
 
 void expect_reference(const Operator& o, const Words& a, const Words& b, const Words& y) {
   ASSERT_EQ(y.size(), a.size());
-  for (std::size_t i = 0; i < y.size(); ++i) expect_near(y[i], o.reference(a[i], b[i]), a[i], b[i]);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    expect_near(y[i], o.reference(a[i], b[i]), a[i], b[i], o.relative);
 }
 
 TEST_P(ElementwiseTest, AgreesWithTheReferenceHoweverItIsRun) {
@@ -164,7 +172,8 @@ TEST_P(ElementwiseTest, NamesWhatDiffers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Elementwise, ElementwiseTest,
-                         ::testing::Values(kAdd, kSiluMul, kSigmoidMul, kSituMul, kSituMulUnlimited),
+                         ::testing::Values(kAdd, kGeluMul, kSiluMul, kSigmoidMul, kSituMul,
+                                           kSituMulUnlimited),
                          [](const auto& tested) { return tested.param.name; });
 
 TEST(SituMul, NamesALimitThatIsNone) {

@@ -15,21 +15,23 @@ namespace {
 /// outputs in ascending order: what a token gets does not depend on its neighbours.
 class MoeExperts final : public Kernel {
  public:
-  MoeExperts(const KernelContext& context, std::vector<PackedMatrix> gate_up, std::vector<PackedMatrix> down)
+  MoeExperts(const KernelContext& context, std::vector<PackedMatrix> gate_up, std::vector<PackedMatrix> down,
+             std::vector<float> gate_up_bias, std::vector<float> down_bias)
       : kernels_(FL_PICK(context.isa, kMoeExpertsKernels)),
         gemm_(kernels(context.isa)),
         arithmetic_(context.f32 ? Arithmetic::kF32 : Arithmetic::kBF16),
         gate_up_(std::move(gate_up)),
         down_(std::move(down)),
+        gate_up_bias_(std::move(gate_up_bias)),
+        down_bias_(std::move(down_bias)),
         topk_(context.node.input("experts").width()),
         size_(context.node.input("x").width()),
         width_(context.node.input("gate").shape[0]),
         row_kind_(context.node.input("x").rows),
         limit_(context.limits.rows(row_kind_)),
         threads_(context.threads),
-        situ_(context.node.text("activation") == "situ"),
-        constants_{static_cast<float>(context.node.real("beta")),
-                   static_cast<float>(context.node.real("linear_beta"))},
+        activate_(activation(kernels_, context.node.text("activation"))),
+        constants_(constants(context.node)),
         begin_(gate_up_.size() + 1),
         rows_(static_cast<std::size_t>(limit_ * topk_)),
         slots_(rows_.size()) {}
@@ -48,8 +50,19 @@ class MoeExperts final : public Kernel {
     });
     pool.run(16 * pairs * width_, [&](int thread) {
       const Range mine = static_range(pairs, thread, pool.threads());
-      kernels_.activate(gate_up + mine.begin * 2 * width_, mine.end - mine.begin, width_,
-                        situ_ ? constants_.data() : nullptr, hidden + mine.begin * width_);
+      if (gate_up_bias_.empty()) {
+        activate_(gate_up + mine.begin * 2 * width_, nullptr, mine.end - mine.begin, width_,
+                  constants_.data(), hidden + mine.begin * width_);
+        return;
+      }
+      for (std::size_t e = 0; e < down_.size(); ++e) {  // each expert has its own bias
+        const std::int64_t begin = std::max(mine.begin, begin_[e]);
+        const std::int64_t end = std::min(mine.end, begin_[e + 1]);
+        if (begin >= end) continue;
+        activate_(gate_up + begin * 2 * width_,
+                  gate_up_bias_.data() + static_cast<std::int64_t>(e) * 2 * width_, end - begin, width_,
+                  constants_.data(), hidden + begin * width_);
+      }
     });
     pool.run(pairs * width_ * size_, [&](int thread) {
       product(down_, hidden, width_, nullptr, parts, size_, packed_x, thread, pool.threads());
@@ -57,21 +70,30 @@ class MoeExperts final : public Kernel {
     pool.run(pairs * size_, [&](int thread) {
       const Range mine = static_range(tokens, thread, pool.threads());
       for (std::int64_t t = mine.begin; t < mine.end; ++t) {
-        kernels_.combine(parts, slots_.data() + t * topk_, io.in(2) + t * topk_, topk_, size_,
-                         io.out() + t * size_);
+        kernels_.combine(parts, slots_.data() + t * topk_, down_bias_.empty() ? nullptr : down_bias_.data(),
+                         io.in_i32(1) + t * topk_, io.in(2) + t * topk_, topk_, size_, io.out() + t * size_);
       }
     });
   }
 
   [[nodiscard]] std::int64_t scratch_bytes() const override { return buffers_bytes() + threads_ * x_bytes(); }
   [[nodiscard]] std::int64_t weight_bytes() const override {
-    std::int64_t bytes = 0;
+    auto bytes = static_cast<std::int64_t>((gate_up_bias_.size() + down_bias_.size()) * sizeof(float));
     for (const PackedMatrix& w : gate_up_) bytes += w.bytes();
     for (const PackedMatrix& w : down_) bytes += w.bytes();
     return bytes;
   }
 
  private:
+  static ActivateFunction activation(const MoeExpertsKernels& kernels, const std::string& name) {
+    return name == "silu" ? kernels.silu : name == "situ" ? kernels.situ : kernels.clamped_swiglu;
+  }
+  static std::array<float, 2> constants(const NodeSpec& node) {
+    const bool situ = node.text("activation") == "situ";
+    return {static_cast<float>(node.real(situ ? "beta" : "limit")),
+            static_cast<float>(node.real(situ ? "linear_beta" : "alpha"))};
+  }
+
   /// gate_up [pairs, 2 width], hidden [pairs, width], parts [pairs, size].
   [[nodiscard]] std::int64_t buffers_bytes() const {
     return (limit_ * topk_ * (3 * width_ + size_) * static_cast<std::int64_t>(sizeof(float)) + 63) / 64 * 64;
@@ -134,18 +156,31 @@ class MoeExperts final : public Kernel {
   Arithmetic arithmetic_;
   std::vector<PackedMatrix> gate_up_;  // per expert: W1, then W3
   std::vector<PackedMatrix> down_;     // per expert: W2
+  std::vector<float> gate_up_bias_;    // [experts, 2 width] or empty; f32 in every mode
+  std::vector<float> down_bias_;       // [experts, size] or empty
   std::int64_t topk_;
   std::int64_t size_;   // width of x and y
   std::int64_t width_;  // of an expert
   Rows row_kind_;
   std::int64_t limit_;  // most rows of a step
   int threads_;
-  bool situ_;
+  ActivateFunction activate_;
   std::array<float, 2> constants_;
   std::vector<std::int64_t> begin_;  // [experts + 1]
   std::vector<std::int32_t> rows_;   // [pairs]
   std::vector<std::int32_t> slots_;  // [tokens, topk]
 };
+
+Result<std::vector<float>> read_biases(const std::vector<std::vector<const WeightSource*>>& lists) {
+  std::vector<float> all;
+  for (std::size_t e = 0; e < lists[0].size(); ++e) {
+    for (const auto& list : lists) {
+      FL_ASSIGN(const std::vector<float> bias, read_all(*list[e]));
+      all.insert(all.end(), bias.begin(), bias.end());
+    }
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -161,8 +196,11 @@ Result<std::unique_ptr<Kernel>> make_moe_experts_cpu(const KernelContext& contex
     gate_up.push_back(std::move(both));
     packed_down.push_back(std::move(last));
   }
-  return std::unique_ptr<Kernel>(
-      std::make_unique<MoeExperts>(context, std::move(gate_up), std::move(packed_down)));
+  FL_ASSIGN(std::vector<float> gate_up_bias,
+            read_biases({context.weight_list("gate_bias"), context.weight_list("up_bias")}));
+  FL_ASSIGN(std::vector<float> down_bias, read_biases({context.weight_list("down_bias")}));
+  return std::unique_ptr<Kernel>(std::make_unique<MoeExperts>(
+      context, std::move(gate_up), std::move(packed_down), std::move(gate_up_bias), std::move(down_bias)));
 }
 
 }  // namespace firstlight

@@ -9,7 +9,9 @@
 #include "ops/moe_experts/op.h"
 #include "ops/moe_experts/reference.h"
 #include "ops/silu_mul/op.h"
+#include "ops/silu_mul/reference.h"
 #include "ops/situ_mul/op.h"
+#include "ops/situ_mul/reference.h"
 #include "ops/step_testing.h"
 
 namespace firstlight {
@@ -25,6 +27,23 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr double kBeta = 4.0;
 constexpr double kLinearBeta = 25.0;
+constexpr double kLimit = 1.5;  // often reached by the gates of these tests
+constexpr double kAlpha = 1.702;
+
+enum class Activation : std::uint8_t { kSilu, kSitu, kClampedSwiglu };
+constexpr Activation kActivations[] = {Activation::kSilu, Activation::kSitu, Activation::kClampedSwiglu};
+
+double activate(Activation activation, double gate, double up) {
+  switch (activation) {
+    case Activation::kSilu:
+      return reference::silu_mul(gate, up);
+    case Activation::kSitu:
+      return reference::situ_mul(gate, up, kBeta, kLinearBeta);
+    case Activation::kClampedSwiglu:
+      return reference::clamped_swiglu(gate, up, kLimit, kAlpha);
+  }
+  return NAN;
+}
 
 /// The experts of one layer and how they are applied.
 struct Layer {
@@ -32,19 +51,26 @@ struct Layer {
   std::int64_t width = 1;  // of an expert
   std::vector<Expert> experts;
   std::vector<bool> exact;  // by expert: its weights are exact in bf16
-  bool situ = false;
+  Activation activation = Activation::kSilu;
 
   [[nodiscard]] TestOp op(std::int64_t topk, Rows rows = Rows::kTokens) const {
     TestOp op(moe_experts_contract(), make_moe_experts_cpu);
     op.value("x", ValueType{DType::kF32, rows, {size}})
         .value("experts", ValueType{DType::kI32, rows, {topk}})
         .value("weights", ValueType{DType::kF32, rows, {topk}})
-        .set("activation", std::string(situ ? "situ" : "silu"));
-    if (situ) op.set("beta", kBeta).set("linear_beta", kLinearBeta);
+        .set("activation", std::string(activation == Activation::kSilu   ? "silu"
+                                       : activation == Activation::kSitu ? "situ"
+                                                                         : "clamped_swiglu"));
+    if (activation == Activation::kSitu) op.set("beta", kBeta).set("linear_beta", kLinearBeta);
+    if (activation == Activation::kClampedSwiglu) op.set("limit", kLimit).set("alpha", kAlpha);
     for (std::size_t e = 0; e < experts.size(); ++e) {
       op.weight("gate", {width, size}, experts[e].gate, exact[e]);
       op.weight("up", {width, size}, experts[e].up, exact[e]);
       op.weight("down", {size, width}, experts[e].down, exact[e]);
+      if (experts[e].gate_bias.empty()) continue;
+      op.weight("gate_bias", {width}, experts[e].gate_bias);
+      op.weight("up_bias", {width}, experts[e].up_bias);
+      op.weight("down_bias", {size}, experts[e].down_bias);
     }
     return op;
   }
@@ -57,15 +83,24 @@ Words in_bf16(Words words) {
 
 /// Every other expert is exact in bf16; the first is not.
 Layer random_layer(Random& random, std::int64_t experts, std::int64_t size, std::int64_t width,
-                   bool situ = false) {
-  Layer layer{size, width, {}, {}, situ};
+                   Activation activation = Activation::kSilu, bool biases = false) {
+  Layer layer{size, width, {}, {}, activation};
   for (std::int64_t e = 0; e < experts; ++e) {
     const double scale = 2.0 / std::sqrt(static_cast<double>(size));
-    Expert expert{random.normals(width * size, scale), random.normals(width * size, scale),
-                  random.normals(size * width, scale)};
+    Expert expert{random.normals(width * size, scale),
+                  random.normals(width * size, scale),
+                  random.normals(size * width, scale),
+                  {},
+                  {},
+                  {}};
     layer.exact.push_back(e % 2 == 1);
     if (layer.exact.back()) {
-      expert = {in_bf16(expert.gate), in_bf16(expert.up), in_bf16(expert.down)};
+      expert = {in_bf16(expert.gate), in_bf16(expert.up), in_bf16(expert.down), {}, {}, {}};
+    }
+    if (biases) {
+      expert.gate_bias = random.normals(width);
+      expert.up_bias = random.normals(width);
+      expert.down_bias = random.normals(size);
     }
     layer.experts.push_back(std::move(expert));
   }
@@ -91,15 +126,17 @@ void expect_reference(const Layer& layer, const Words& x, const Ids& chosen, con
                       std::int64_t rows, bool f32, const Words& y) {
   std::vector<Expert> used = layer.experts;
   if (!f32) {
-    for (Expert& e : used) e = {in_bf16(e.gate), in_bf16(e.up), in_bf16(e.down)};
+    for (Expert& e : used) {
+      e = {in_bf16(e.gate), in_bf16(e.up), in_bf16(e.down), e.gate_bias, e.up_bias, e.down_bias};
+    }
   }
   const Words seen = f32 ? x : in_bf16(x);
   const auto topk = static_cast<std::int64_t>(chosen.size()) / rows;
   for (std::int64_t r = 0; r < rows; ++r) {
     const Ids row(chosen.begin() + r * topk, chosen.begin() + (r + 1) * topk);
-    const auto want =
-        reference::moe_experts(testing::rows_of(seen, rows, r, 1), row, testing::rows_of(weights, rows, r, 1),
-                               used, layer.situ ? kBeta : 0.0, kLinearBeta);
+    const auto want = reference::moe_experts(
+        testing::rows_of(seen, rows, r, 1), row, testing::rows_of(weights, rows, r, 1), used,
+        [&](double gate, double up) { return activate(layer.activation, gate, up); });
     // f32: chains of `size` and `width` roundings. bf16: hidden values are rounded to 8 bits, each by up to
     // 2^-9.
     const double tolerance = f32 ? 5e-6 : 0x1p-8;
@@ -120,8 +157,9 @@ TEST(MoeExperts, AgreesWithTheReferenceHoweverItIsRun) {
   };
   for (const Size& s : {Size{1, 1, 1, 1, 1}, Size{2, 1, 7, 1, 3}, Size{3, 3, 1, 5, 2}, Size{5, 2, 33, 17, 14},
                         Size{9, 4, 40, 66, 6}}) {
-    for (const bool situ : {false, true}) {
-      const Layer layer = random_layer(random, s.experts, s.size, s.width, situ);
+    for (const Activation activation : kActivations) {
+      const Layer layer =
+          random_layer(random, s.experts, s.size, s.width, activation, activation != Activation::kSitu);
       const Words x = random.normals(s.rows * s.size);
       const Words weights = random.normals(s.rows * s.topk);
       const Ids chosen = random_choice(random, s.rows, s.topk, 0, s.experts);
@@ -178,7 +216,7 @@ TEST(MoeExperts, AnExpertIsItsThreeLinearsToTheBit) {
   constexpr std::int64_t kRows = 15;
   for (const bool situ : {false, true}) {
     for (const std::size_t e : {0U, 1U}) {  // not exact in bf16, exact
-      const Layer layer = random_layer(random, 2, 37, 45, situ);
+      const Layer layer = random_layer(random, 2, 37, 45, situ ? Activation::kSitu : Activation::kSilu);
       const Words x = random.normals(kRows * 37);
       for (const bool f32 : {true, false}) {
         const testing::TestSettings settings{.f32 = f32};
@@ -223,7 +261,7 @@ TEST(MoeExperts, SampledRowsAndNoRows) {
 
 TEST(MoeExperts, LargeValuesSaturateSituAndStayInTheirRow) {
   Random random(6);
-  Layer layer = random_layer(random, 2, 8, 8, true);
+  Layer layer = random_layer(random, 2, 8, 8, Activation::kSitu);
   Words x = random.normals(3 * 8);
   for (std::size_t c = 8; c < 16; ++c) x[c] *= 1e30F;  // SiLU would overflow in the product
   const Ids chosen = {0, 1, 0, 1, 0, 1};
@@ -255,9 +293,11 @@ TEST(MoeExperts, NamesWhatIsWrong) {
     ValueType experts{DType::kI32, Rows::kTokens, {2}};
     ValueType weights{DType::kF32, Rows::kTokens, {2}};
     std::vector<Shape> gate{{5, 8}, {5, 8}}, up{{5, 8}, {5, 8}}, down{{8, 5}, {8, 5}};
+    std::vector<Shape> gate_bias = {}, up_bias = {}, down_bias = {};
     std::string activation = "situ";
     double beta = 4.0;
     double linear_beta = 0.0;
+    double limit = 0.0;
   };
   const auto message = [](const Types& t) {
     TestOp op(moe_experts_contract(), make_moe_experts_cpu);
@@ -268,6 +308,10 @@ TEST(MoeExperts, NamesWhatIsWrong) {
     add("gate", t.gate);
     add("up", t.up);
     add("down", t.down);
+    add("gate_bias", t.gate_bias);
+    add("up_bias", t.up_bias);
+    add("down_bias", t.down_bias);
+    op.set("limit", t.limit);
     op.set("activation", t.activation).set("beta", t.beta).set("linear_beta", t.linear_beta);
     return op.infer().ok() ? "accepted" : op.infer().error().message;
   };
@@ -286,8 +330,18 @@ TEST(MoeExperts, NamesWhatIsWrong) {
             "moe_experts: expert 1 has shapes [5, 8], [6, 8], [8, 5] for `x` of width 8");
   EXPECT_EQ(message({.down = {{8, 5}, {5, 8}}}),
             "moe_experts: expert 1 has shapes [5, 8], [5, 8], [5, 8] for `x` of width 8");
-  EXPECT_EQ(message({.activation = "gelu"}),
-            "moe_experts: attribute `activation` must be \"silu\" or \"situ\", got \"gelu\"");
+  EXPECT_EQ(message({.gate_bias = {{5}, {5}}, .up_bias = {{5}, {5}}, .down_bias = {{8}, {8}}}), "accepted");
+  EXPECT_EQ(
+      message({.gate_bias = {{5}, {5}}, .up_bias = {{5}, {5}}}),
+      "moe_experts: `gate_bias`, `up_bias` and `down_bias` must all list one vector an expert, or none");
+  EXPECT_EQ(message({.gate_bias = {{5}, {5}}, .up_bias = {{5}, {6}}, .down_bias = {{8}, {8}}}),
+            "moe_experts: the biases of expert 1 have shapes [5], [6], [8]");
+  EXPECT_EQ(message({.activation = "clamped_swiglu", .limit = 7.0}), "accepted");
+  EXPECT_EQ(message({.activation = "clamped_swiglu"}),
+            "moe_experts: attribute `limit` must be positive with activation \"clamped_swiglu\", it is 0");
+  EXPECT_EQ(
+      message({.activation = "gelu"}),
+      "moe_experts: attribute `activation` must be \"silu\", \"situ\" or \"clamped_swiglu\", got \"gelu\"");
   EXPECT_EQ(message({.beta = 0.0}),
             "moe_experts: attribute `beta` must be positive with activation \"situ\", it is 0");
   EXPECT_EQ(message({.activation = "silu", .beta = 0.0}), "accepted");

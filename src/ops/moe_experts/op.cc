@@ -5,6 +5,8 @@
 namespace firstlight {
 namespace {
 
+Status check_activation(const NodeSpec& node);
+
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   const ValueType& x = node.input("x");
   const auto& gate = node.inputs("gate");
@@ -32,10 +34,42 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
                                       " for `x` of width " + std::to_string(x.width()));
     }
   }
+  const std::size_t biases = node.inputs("gate_bias").size();
+  if (biases != node.inputs("up_bias").size() || biases != node.inputs("down_bias").size() ||
+      (biases != 0 && biases != gate.size())) {
+    return contract_error(
+        node, "`gate_bias`, `up_bias` and `down_bias` must all list one vector an expert, or none");
+  }
+  for (std::size_t e = 0; e < biases; ++e) {
+    const ValueType& g = node.inputs("gate_bias")[e];
+    const ValueType& u = node.inputs("up_bias")[e];
+    const ValueType& d = node.inputs("down_bias")[e];
+    if (g.width() != gate[0].shape[0] || u.width() != gate[0].shape[0] || d.width() != x.width()) {
+      return contract_error(node, "the biases of expert " + std::to_string(e) + " have shapes " +
+                                      shape_text(g.shape) + ", " + shape_text(u.shape) + ", " +
+                                      shape_text(d.shape));
+    }
+  }
+  FL_TRY(check_activation(node));
+  return std::vector<ValueType>{x};
+}
+
+Status check_activation(const NodeSpec& node) {
   const std::string& activation = node.text("activation");
-  if (activation != "silu" && activation != "situ") {
+  if (activation != "silu" && activation != "situ" && activation != "clamped_swiglu") {
+    return contract_error(
+        node, "attribute `activation` must be \"silu\", \"situ\" or \"clamped_swiglu\", got \"" + activation +
+                  "\"");
+  }
+  if (const auto limit = static_cast<float>(node.real("limit"));
+      activation == "clamped_swiglu" && (!(limit > 0) || std::isinf(limit))) {
     return contract_error(node,
-                          "attribute `activation` must be \"silu\" or \"situ\", got \"" + activation + "\"");
+                          "attribute `limit` must be positive with activation \"clamped_swiglu\", it is " +
+                              attribute_text(node.attribute("limit")));
+  }
+  if (!std::isfinite(static_cast<float>(node.real("alpha")))) {
+    return contract_error(
+        node, "attribute `alpha` must be finite, it is " + attribute_text(node.attribute("alpha")));
   }
   // See situ_mul.
   const auto beta = static_cast<float>(node.real("beta"));
@@ -48,7 +82,7 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
     return contract_error(node, "attribute `linear_beta` must be positive or 0 (unlimited), it is " +
                                     attribute_text(node.attribute("linear_beta")));
   }
-  return std::vector<ValueType>{x};
+  return {};
 }
 
 /// Expected number of distinct experts that `tokens` tokens touch when they choose k of E at random.
@@ -71,17 +105,26 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
 const OpContract& moe_experts_contract() {
   static const OpContract contract{
       .name = "moe_experts",
-      .equation = "y = sum_e w_e W2_e (act(W1_e x, W3_e x)), e ascending over the chosen experts",
-      .source = "spec kimi 3.5",
+      .equation =
+          "y = sum_e w_e (W2_e act(W1_e x + b1_e, W3_e x + b3_e) + b2_e), e ascending over the chosen "
+          "experts",
+      .source = "spec kimi 3.5; gpt-oss model card (clamped_swiglu, biases)",
       .inputs = {{.name = "x"},
                  {.name = "experts"},
                  {.name = "weights"},
                  {.name = "gate", .kind = InputSlot::Kind::kWeight, .variadic = true},
                  {.name = "up", .kind = InputSlot::Kind::kWeight, .variadic = true},
-                 {.name = "down", .kind = InputSlot::Kind::kWeight, .variadic = true}},
-      .attributes = {{"activation", AttributeType::kText, "\"silu\" or \"situ\""},
+                 {.name = "down", .kind = InputSlot::Kind::kWeight, .variadic = true},
+                 {.name = "gate_bias", .kind = InputSlot::Kind::kWeight, .optional = true, .variadic = true},
+                 {.name = "up_bias", .kind = InputSlot::Kind::kWeight, .optional = true, .variadic = true},
+                 {.name = "down_bias", .kind = InputSlot::Kind::kWeight, .optional = true, .variadic = true}},
+      .attributes = {{"activation", AttributeType::kText, "\"silu\", \"situ\" or \"clamped_swiglu\""},
                      {"beta", AttributeType::kFloat, "see situ_mul", Attribute{0.0}},
-                     {"linear_beta", AttributeType::kFloat, "see situ_mul", Attribute{0.0}}},
+                     {"linear_beta", AttributeType::kFloat, "see situ_mul", Attribute{0.0}},
+                     {"limit", AttributeType::kFloat, "of clamped_swiglu: bound of gate and of |up|",
+                      Attribute{0.0}},
+                     {"alpha", AttributeType::kFloat, "of clamped_swiglu: factor inside the sigmoid",
+                      Attribute{0.0}}},
       .outputs = {"y"},
       .shard = ShardRule::kExperts,
       .infer = infer,

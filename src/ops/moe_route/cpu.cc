@@ -12,7 +12,8 @@ namespace {
 class MoeRoute final : public Kernel {
  public:
   MoeRoute(const KernelContext& context, std::vector<float> bias)
-      : kernels_(FL_PICK(context.isa, kMoeRouteKernels)),
+      : scores_of_(context.node.text("score") == "softmax" ? FL_PICK(context.isa, kMoeRouteKernels).softmax
+                                                           : FL_PICK(context.isa, kMoeRouteKernels).sigmoid),
         settings_{.experts = context.node.input("logits").width(),
                   .topk = context.node.integer("topk"),
                   .groups = context.node.integer("groups"),
@@ -33,7 +34,7 @@ class MoeRoute final : public Kernel {
       std::uint64_t* keys = keys_.data() + thread * settings_.experts;
       for (std::int64_t r = mine.begin; r < mine.end; ++r) {
         std::int32_t* chosen = io.out_i32(0) + r * settings_.topk;
-        kernels_.scores(io.in(0) + r * settings_.experts, settings_.experts, scores);
+        scores_of_(io.in(0) + r * settings_.experts, settings_.experts, scores);
         if (forced != nullptr) {
           std::memcpy(chosen, forced + r * settings_.topk,
                       static_cast<std::size_t>(settings_.topk) * sizeof *chosen);
@@ -46,7 +47,7 @@ class MoeRoute final : public Kernel {
   }
 
  private:
-  const MoeRouteKernels& kernels_;
+  decltype(MoeRouteKernels::sigmoid) scores_of_;
   RouteSettings settings_;
   std::vector<float> bias_;  // [experts] or empty; f32 in every mode
   std::size_t node_;

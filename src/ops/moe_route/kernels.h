@@ -9,7 +9,9 @@ namespace firstlight {
 
 struct MoeRouteKernels {
   /// scores[i] = sigmoid(logits[i]).
-  void (*scores)(const float* logits, std::int64_t n, float* scores);
+  void (*sigmoid)(const float* logits, std::int64_t n, float* scores);
+  /// scores[i] = exp(logits[i]) / sum exp(logits), the largest logit taken off first.
+  void (*softmax)(const float* logits, std::int64_t n, float* scores);
 };
 FL_DECLARE_TABLES(MoeRouteKernels, kMoeRouteKernels)
 

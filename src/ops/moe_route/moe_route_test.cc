@@ -30,7 +30,8 @@ TestOp make_op(std::int64_t experts, const RouteRules& rules, const Words& bias 
       .set("groups", integer(rules.groups))
       .set("topk_groups", integer(rules.topk_groups))
       .set("renormalize", rules.renormalize)
-      .set("scale", rules.scale);
+      .set("scale", rules.scale)
+      .set("score", std::string(rules.softmax ? "softmax" : "sigmoid"));
   if (!bias.empty()) op.weight("bias", {static_cast<std::int64_t>(bias.size())}, bias);
   return op;
 }
@@ -78,7 +79,8 @@ TEST(MoeRoute, AgreesWithTheReferenceHoweverItIsRun) {
       for (const bool renormalize : {false, true}) {
         constexpr std::int64_t kRows = 6;
         expect_reference(size,
-                         {size.topk, size.groups, size.topk_groups, renormalize, renormalize ? 2.446 : 1.0},
+                         {size.topk, size.groups, size.topk_groups, renormalize, renormalize ? 2.446 : 1.0,
+                          with_bias != renormalize},
                          random.normals(kRows * size.experts, 2.0),
                          with_bias ? random.normals(size.experts, 0.3) : Words{}, kRows);
       }

@@ -28,6 +28,10 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
     return contract_error(node, "attribute `topk` is " + std::to_string(k) + ", only " +
                                     std::to_string(experts / groups * kept) + " experts can be chosen");
   }
+  if (const std::string& score = node.text("score"); score != "sigmoid" && score != "softmax") {
+    return contract_error(node,
+                          "attribute `score` must be \"sigmoid\" or \"softmax\", got \"" + score + "\"");
+  }
   if (groups > 1 && experts / groups < 2) {
     return contract_error(node, "a group needs two experts (its score is the sum of its two best)");
   }
@@ -44,14 +48,16 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
 const OpContract& moe_route_contract() {
   static const OpContract contract{
       .name = "moe_route",
-      .equation = "E = top-k of sigmoid(logits) + bias; w = scale * s[E] (/ sum s[E])",
-      .source = "spec kimi 3.5; DeepSeek-V3, arXiv 2412.19437, 2.1.2",
+      .equation = "s = sigmoid or softmax of logits; E = top-k of s + bias; w = scale * s[E] (/ sum s[E])",
+      .source = "spec kimi 3.5; DeepSeek-V3, arXiv 2412.19437, 2.1.2; Mixtral, arXiv 2401.04088, 2.1",
       .inputs = {{.name = "logits"}, {.name = "bias", .kind = InputSlot::Kind::kWeight, .optional = true}},
       .attributes = {{"topk", AttributeType::kInt, "experts a token"},
                      {"groups", AttributeType::kInt, "expert groups", Attribute{std::int64_t{1}}},
                      {"topk_groups", AttributeType::kInt, "groups kept", Attribute{std::int64_t{1}}},
                      {"renormalize", AttributeType::kBool, "divide the weights by their sum"},
-                     {"scale", AttributeType::kFloat, "factor of the weights"}},
+                     {"scale", AttributeType::kFloat, "factor of the weights"},
+                     {"score", AttributeType::kText, "\"sigmoid\" or \"softmax\" (over all experts)",
+                      Attribute{std::string("sigmoid")}}},
       .outputs = {"experts", "weights"},
       .shard = ShardRule::kReplicate,
       .infer = infer,

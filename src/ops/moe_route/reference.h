@@ -17,6 +17,7 @@ struct RouteRules {
   std::size_t topk_groups = 1;
   bool renormalize = false;
   double scale = 1.0;
+  bool softmax = false;
 };
 
 struct Route {
@@ -36,7 +37,14 @@ inline std::vector<std::size_t> best(const std::vector<double>& values, std::siz
 /// spec kimi 3.5, one row: logits [experts], bias [experts] or empty.
 inline Route moe_route(std::span<const float> logits, std::span<const float> bias, const RouteRules& rules) {
   std::vector<double> s;  // scores
-  for (const float l : logits) s.push_back(1.0 / (1.0 + std::exp(-static_cast<double>(l))));
+  if (rules.softmax) {
+    const double largest = std::ranges::max(logits);
+    double sum = 0;
+    for (const float l : logits) sum += std::exp(l - largest);
+    for (const float l : logits) s.push_back(std::exp(l - largest) / sum);
+  } else {
+    for (const float l : logits) s.push_back(1.0 / (1.0 + std::exp(-static_cast<double>(l))));
+  }
   std::vector<double> sel = s;  // for the selection only
   for (std::size_t e = 0; e < bias.size(); ++e) sel[e] += bias[e];
 

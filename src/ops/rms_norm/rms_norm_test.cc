@@ -61,6 +61,29 @@ TEST(RmsNorm, BitsDoNotDependOnRowsOrThreads) {
   EXPECT_EQ(testing::differing_words(one.output(0), two.output(0)), 0);
 }
 
+TEST(RmsNorm, HeadsAreRowsAndTheOffsetIsPartOfTheWeight) {
+  Random random(3);
+  for (const std::int64_t heads : {1, 3, 7}) {
+    const std::int64_t width = random.between(1, 70);
+    const Words w = random.normals(width);
+    const Words x = random.normals(2 * heads * width);
+    TestOp op(rms_norm_contract(), make_rms_norm_cpu);
+    op.value("x", heads * width).weight("weight", {width}, w).set("eps", kEps);
+    op.set("heads", heads).set("weight_offset", 1.0);
+    TestSession session(op, {});
+    session.feed(session.add({x}), {2});
+    Words shifted;
+    for (const float v : w) shifted.push_back(v + 1.0F);
+    TestSession rows(make_op(width, shifted), {});
+    rows.feed(rows.add({x}), {2 * heads});
+    EXPECT_EQ(testing::differing_words(session.output(0), rows.output(0)), 0) << heads << " " << width;
+  }
+  TestOp wrong(rms_norm_contract(), make_rms_norm_cpu);
+  wrong.value("x", 8).weight("weight", {8}, Words(8)).set("eps", kEps).set("heads", std::int64_t{2});
+  ASSERT_FALSE(wrong.infer().ok());
+  EXPECT_EQ(wrong.infer().error().message, "rms_norm: `x` has width 8, the weight has 8 for each of 2 heads");
+}
+
 TEST(RmsNorm, ARowOfZerosStaysZero) {
   TestSession session(make_op(20, Words(20, 1.0F)), {});
   session.feed(session.add({Words(20, 0.0F)}), {1});
