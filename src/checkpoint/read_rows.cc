@@ -43,6 +43,13 @@ void read_plain(const TensorView& tensor, std::int64_t begin, std::int64_t count
   }
 }
 
+/// A row of a weight that is stored [K, N]: K elements, each N after the last.
+template <class Out>
+void read_column(const WeightData& w, std::int64_t row, std::int64_t width, Out* out) {
+  const std::int64_t begin = w.rows.slice * w.rows.slice_rows * width + w.rows.in_slice(row);
+  for (std::int64_t k = 0; k < width; ++k) read_plain(w.plain, begin + k * w.rows.slice_rows, 1, out + k);
+}
+
 void store_bits(std::uint16_t bf16, float* out) { *out = bf16_to_f32(bf16); }
 void store_bits(std::uint16_t bf16, std::uint16_t* out) { *out = bf16; }
 
@@ -73,10 +80,11 @@ Status check_group(const WeightData& w, std::int64_t row, int scale, const std::
 
 template <class Out>
 Status read_mxfp4(const WeightData& w, std::int64_t row_begin, std::int64_t row_count, Out* out) {
-  const std::int64_t groups = w.scale.shape[1];
+  const std::int64_t groups = w.scale.shape.back();
   for (std::int64_t row = row_begin; row < row_begin + row_count; ++row) {
-    const std::uint8_t* packed = w.packed.data + row * groups * (kMXFP4Group / 2);
-    const std::uint8_t* scale = w.scale.data + row * groups;
+    const std::int64_t stored = w.rows.stored(row);
+    const std::uint8_t* packed = w.packed.data + stored * groups * (kMXFP4Group / 2);
+    const std::uint8_t* scale = w.scale.data + stored * groups;
     for (std::int64_t g = 0; g < groups; ++g) {
       if (scale[g] >= kMXFP4FirstOverflowingScale) FL_TRY(check_group(w, row, scale[g], packed));
       read_group(packed, kMXFP4Values[scale[g]], out);
@@ -93,7 +101,17 @@ Status read_rows(const WeightData& w, std::int64_t row_begin, std::int64_t row_c
         "rows within the weight");
   if (w.format == WeightData::Format::kMXFP4) return read_mxfp4(w, row_begin, row_count, out);
   const std::int64_t width = weight_row_elements(w);
-  read_plain(w.plain, row_begin * width, row_count * width, out);
+  for (std::int64_t row = row_begin; row < row_begin + row_count;) {
+    if (w.rows.transposed) {
+      read_column(w, row++, width, out);
+      out += width;
+      continue;
+    }
+    const std::int64_t run = w.rows.run(row, row_begin + row_count - row);
+    read_plain(w.plain, w.rows.stored(row) * width, run * width, out);
+    out += run * width;
+    row += run;
+  }
   return {};
 }
 
@@ -104,6 +122,12 @@ std::int64_t weight_rows(const WeightData& weight) { return weight.shape.empty()
 std::int64_t weight_row_elements(const WeightData& weight) {
   const std::span<const std::int64_t> shape = weight.shape;
   return shape.empty() ? 1 : element_count(shape.subspan(1));
+}
+
+std::int64_t stored_bytes(const WeightData& weight) {
+  const std::int64_t elements = element_count(weight.shape);
+  if (weight.format == WeightData::Format::kMXFP4) return elements / 2 + elements / kMXFP4Group;
+  return elements * static_cast<std::int64_t>(dtype_size(weight.plain.dtype));
 }
 
 Status read_rows_f32(const WeightData& weight, std::int64_t row_begin, std::int64_t row_count, float* out) {

@@ -1,11 +1,14 @@
 #include "checkpoint/weights.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string_view>
 
 #include "base/json_limits.h"
 #include "checkpoint/mxfp4.h"
 #include "checkpoint/name_hint.h"
+#include "checkpoint/part_coverage.h"
 #include "checkpoint/problem_list.h"
 
 namespace firstlight {
@@ -22,12 +25,16 @@ std::string dtype_list(const std::vector<DType>& dtypes) {
 class Binder {
  public:
   explicit Binder(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint), used_(checkpoint.entries().size(), false) {}
+      : checkpoint_(checkpoint),
+        used_(checkpoint.entries().size(), false),
+        dtype_reported_(used_),
+        shape_reported_(used_) {}
 
   WeightData bind(const WeightRequest& request) {
     WeightData weight;
     weight.name = request.name;
     weight.shape = request.shape;
+    if (request.part) take_part(*request.part, weight);
     if (const auto* entry = use(request.name)) {
       bind_plain(request, *entry, weight);
     } else if (request.allow_mxfp4 && std::string_view(request.name).ends_with(".weight") &&
@@ -35,7 +42,7 @@ class Binder {
                 checkpoint_.index_of(request.name + "_scale"))) {
       bind_mxfp4(request, weight);
     } else {
-      missing_.push_back(request.name);
+      miss(request.name);
     }
     return weight;
   }
@@ -79,8 +86,8 @@ class Binder {
       }
       missing.add(item);
     }
-    const std::string lines =
-        missing.line() + unread_.line() + shapes_.line() + dtypes_.line() + padding_.line();
+    const std::string lines = missing.line() + unread_.line() + shapes_.line() + dtypes_.line() +
+                              padding_.line() + unread_rows().line();
     if (lines.empty()) return {};
     return Error{checkpoint_.folder() + ": the tensors do not fit the model:" + lines};
   }
@@ -93,8 +100,49 @@ class Binder {
     return &checkpoint_.entries()[*index];
   }
 
+  /// Many parts ask for the same tensor: each is reported once.
+  void miss(const std::string& name) {
+    if (missed_.insert(name).second) missing_.push_back(name);
+  }
+  bool is_first(std::vector<bool>& reported, const Checkpoint::Entry& entry) const {
+    const auto i = static_cast<std::size_t>(&entry - checkpoint_.entries().data());
+    const bool first = !reported[i];
+    reported[i] = true;
+    return first;
+  }
+
+  static void take_part(const TensorPart& part, WeightData& weight) {
+    weight.name += part_text(part);
+    weight.shape = part_shape(part);
+    weight.rows = {.slice = slice_index(part),
+                   .slice_rows = slice_rows(part),
+                   .first = part.first,
+                   .count = part.count,
+                   .every = part.every,
+                   .transposed = part.transposed};
+  }
+
+  /// Counts the rows that a request takes, once its tensor has been found to have that shape.
+  void cover(const WeightRequest& request) {
+    if (!request.part) {
+      whole_.insert(request.name);
+    } else {
+      coverage_.try_emplace(request.name, *request.part).first->second.add(*request.part);
+    }
+  }
+
+  [[nodiscard]] ProblemList unread_rows() const {
+    ProblemList problems("tensors of which the model does not use all rows");
+    for (const auto& [name, coverage] : coverage_) {
+      if (whole_.contains(name)) continue;
+      if (const std::string gap = coverage.gap(); !gap.empty()) problems.add(quote_text(name) + ": " + gap);
+    }
+    return problems;
+  }
+
   void bind_plain(const WeightRequest& request, const Checkpoint::Entry& entry, WeightData& weight) {
-    if (std::find(request.dtypes.begin(), request.dtypes.end(), entry.view.dtype) == request.dtypes.end()) {
+    if (std::find(request.dtypes.begin(), request.dtypes.end(), entry.view.dtype) == request.dtypes.end() &&
+        is_first(dtype_reported_, entry)) {
       dtypes_.add(quote_text(entry.name) + " is " + std::string(dtype_name(entry.view.dtype)) +
                   ", expected " + dtype_list(request.dtypes) + " in " + checkpoint_.file_of(entry));
     }
@@ -102,6 +150,7 @@ class Binder {
       report_shape(entry, request.shape, padding_remark(request));
       return;
     }
+    cover(request);
     weight.plain = {entry.view.dtype, request.shape, entry.view.data};
     const std::int64_t kept = weight.plain.bytes();
     const std::uint8_t* const data = entry.view.data;
@@ -115,25 +164,26 @@ class Binder {
     const Checkpoint::Entry* const packed = use(request.name + "_packed");
     const Checkpoint::Entry* const scale = use(request.name + "_scale");
     check(packed != nullptr || scale != nullptr, "a packed weight of which nothing is stored");
-    if (packed == nullptr) missing_.push_back(request.name + "_packed");
-    if (scale == nullptr) missing_.push_back(request.name + "_scale");
+    if (packed == nullptr) miss(request.name + "_packed");
+    if (scale == nullptr) miss(request.name + "_scale");
     for (const Checkpoint::Entry* part : {packed, scale}) {
-      if (part == nullptr || part->view.dtype == DType::kU8) continue;
+      if (part == nullptr || part->view.dtype == DType::kU8 || !is_first(dtype_reported_, *part)) continue;
       dtypes_.add(quote_text(part->name) + " is " + std::string(dtype_name(part->view.dtype)) +
                   ", MXFP4 needs U8, in " + checkpoint_.file_of(*part));
     }
-    if (request.shape.size() != 2 || request.shape[1] % kMXFP4Group != 0) {
+    if (weight.shape.size() != 2 || weight.rows.transposed || request.shape.back() % kMXFP4Group != 0) {
       report_shape(packed != nullptr ? *packed : *scale, request.shape,
                    " before packing, which MXFP4 cannot hold (a matrix, columns a multiple of 32)");
       return;
     }
-    const std::int64_t rows = request.shape[0];
-    const std::int64_t columns = request.shape[1];
-    const Shape packed_shape = {rows, columns / 2};
-    const Shape scale_shape = {rows, columns / kMXFP4Group};
-    if (packed != nullptr && packed->view.shape != packed_shape) report_shape(*packed, packed_shape, "");
-    if (scale != nullptr && scale->view.shape != scale_shape) report_shape(*scale, scale_shape, "");
-    if (packed == nullptr || scale == nullptr) return;
+    Shape packed_shape = request.shape;
+    Shape scale_shape = request.shape;
+    packed_shape.back() /= 2;
+    scale_shape.back() /= kMXFP4Group;
+    const bool fits = (packed != nullptr && has_shape(*packed, packed_shape)) &
+                      (scale != nullptr && has_shape(*scale, scale_shape));
+    if (!fits) return;
+    cover(request);
     weight.format = WeightData::Format::kMXFP4;
     weight.packed = packed->view;
     weight.scale = scale->view;
@@ -152,14 +202,26 @@ class Binder {
     return fits(request.shape) || std::any_of(request.also_accept.begin(), request.also_accept.end(), fits);
   }
 
+  bool has_shape(const Checkpoint::Entry& entry, const Shape& expected) {
+    if (entry.view.shape == expected) return true;
+    report_shape(entry, expected, "");
+    return false;
+  }
+
   void report_shape(const Checkpoint::Entry& entry, const Shape& expected, const std::string& remark) {
+    if (!is_first(shape_reported_, entry)) return;
     shapes_.add(quote_text(entry.name) + " has " + shape_text(entry.view.shape) + ", expected " +
                 shape_text(expected) + remark + " in " + checkpoint_.file_of(entry));
   }
 
   const Checkpoint& checkpoint_;
-  std::vector<bool> used_;  // by entry
+  std::vector<bool> used_;            // by entry
+  std::vector<bool> dtype_reported_;  // by entry
+  std::vector<bool> shape_reported_;  // by entry
   std::vector<std::string> missing_;
+  std::set<std::string> missed_;
+  std::set<std::string> whole_;                   // tensors that a request takes whole
+  std::map<std::string, PartCoverage> coverage_;  // of tensors that are taken in parts
   std::vector<std::string_view> unread_names_;
   ProblemList unread_{"tensors that the model does not use"};
   ProblemList shapes_{"tensors of another shape"};

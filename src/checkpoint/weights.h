@@ -2,19 +2,22 @@
 // of the checkpoint must be used, or the load fails with one Error that lists everything.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/tensor.h"
+#include "base/tensor_part.h"
 #include "checkpoint/checkpoint.h"
 
 namespace firstlight {
 
 struct WeightRequest {
   std::string name;
-  Shape shape;
+  Shape shape;  // of the whole stored tensor
   /// Other shapes in which the same elements may be stored, e.g. [1,1,32,1] for [32].
   std::vector<Shape> also_accept = {};
   /// The tensor may be stored with this many rows instead (0: no); the rows beyond must be zero and are
@@ -23,6 +26,8 @@ struct WeightRequest {
   std::vector<DType> dtypes = {DType::kBF16, DType::kF16, DType::kF32};
   /// "X.weight" of shape [N, K] may be stored as "X.weight_packed" and "X.weight_scale".
   bool allow_mxfp4 = true;
+  /// Only this part is wanted; its `full` is `shape`. All rows of a tensor must be asked for, in any parts.
+  std::optional<TensorPart> part = {};
 };
 
 /// Tensors that the model does not use on purpose.
@@ -31,15 +36,36 @@ struct IgnoredPrefix {
   std::string reason;
 };
 
+/// Where the rows of a weight lie in its tensor: row r is row first + r / count * every + r % count of a
+/// slice. What is there by default is all rows.
+struct StoredRows {
+  std::int64_t slice = 0;
+  std::int64_t slice_rows = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+  std::int64_t every = 1;
+  bool transposed = false;  // the slice is stored [K, N], and its rows are the N columns
+
+  [[nodiscard]] std::int64_t in_slice(std::int64_t row) const {
+    return first + row / count * every + row % count;
+  }
+  [[nodiscard]] std::int64_t stored(std::int64_t row) const { return slice * slice_rows + in_slice(row); }
+  /// How many rows from `row` on lie one behind the other, at most `most`.
+  [[nodiscard]] std::int64_t run(std::int64_t row, std::int64_t most) const {
+    return count == every ? most : std::min(most, count - row % count);
+  }
+};
+
 struct WeightData {
   enum class Format { kPlain, kMXFP4 };
 
-  std::string name;  // as requested
-  Shape shape;       // as requested
+  std::string name;  // as requested, and which part
+  Shape shape;       // of the part, or of the whole
   Format format = Format::kPlain;
-  TensorView plain;   // kPlain: has the requested shape
-  TensorView packed;  // kMXFP4: U8 [N, K/2], low nibble = lower column
-  TensorView scale;   // kMXFP4: U8 [N, K/32], a group is 32 columns
+  StoredRows rows;
+  TensorView plain;   // kPlain: the whole tensor, in the requested shape
+  TensorView packed;  // kMXFP4: U8 [.., N, K/2], low nibble = lower column
+  TensorView scale;   // kMXFP4: U8 [.., N, K/32], a group is 32 columns
 };
 
 struct BoundWeights {
@@ -56,6 +82,9 @@ Result<BoundWeights> bind_weights(const Checkpoint& checkpoint, const std::vecto
 /// round to nearest even. Only for weights of dtypes BF16, F16, F32 and for MXFP4.
 [[nodiscard]] std::int64_t weight_rows(const WeightData& weight);
 [[nodiscard]] std::int64_t weight_row_elements(const WeightData& weight);
+
+/// Bytes of the files that the weight's rows take.
+[[nodiscard]] std::int64_t stored_bytes(const WeightData& weight);
 
 /// Writes rows [row_begin, row_begin + row_count) one after the other. Fails, naming the tensor, on an MXFP4
 /// scale of NaN or a value beyond the range of float.

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "checkpoint/mxfp4.h"
@@ -164,6 +165,116 @@ TEST(BindWeights, Mxfp4) {
       "does not use (2): \"x.weight_packed\"");
 }
 
+/// A part of `full`, which must be one.
+TensorPart part_of(Shape full, std::vector<std::int64_t> at, std::optional<RowChoice> rows = std::nullopt,
+                   bool transposed = false) {
+  auto part = make_part(std::move(full), std::move(at), rows, transposed);
+  check(part.ok(), "a part of the tensor");
+  return *part;
+}
+
+WeightRequest request(const std::string& name, const TensorPart& part) {
+  return {.name = name, .shape = part.full, .part = part};
+}
+
+TEST(Parts, EveryRowOfATensorMustBelongToOne) {
+  const Sample sample({{"x", DType::kF32, {2, 4, 3}}, {"y", DType::kBF16, {6}}});
+  const auto x = [](std::int64_t expert, std::optional<RowChoice> rows = std::nullopt) {
+    return request("x", part_of({2, 4, 3}, {expert}, rows));
+  };
+  const WeightRequest y{"y", {6}};
+  EXPECT_TRUE(bind_weights(*sample, {y, x(0), x(1)}).ok());
+  EXPECT_TRUE(bind_weights(*sample, {y, x(0), x(1, {{0, 1, 2}}), x(1, {{1, 1, 2}})}).ok());
+  EXPECT_TRUE(bind_weights(*sample, {y, x(0), {"x", {2, 4, 3}}}).ok());
+  EXPECT_ERROR(
+      bind_weights(*sample, {y, x(0)}),
+      "tensors of which the model does not use all rows (1): \"x\": 4 of 8 rows, the first is row 0 of "
+      "slice 1");
+  EXPECT_ERROR(bind_weights(*sample, {y, x(0), x(1, {{0, 1, 2}})}),
+               "2 of 8 rows, the first is row 1 of slice 1");
+  EXPECT_ERROR(bind_weights(*sample, {x(0), x(1), request("y", part_of({6}, {}, {{0, 5}}))}),
+               "\"y\": 1 of 6 rows, the first is row 5");
+  // A tensor of another shape, or none, is one problem however many parts are asked for.
+  std::vector<WeightRequest> many;
+  for (int e = 0; e < 30; ++e) many.push_back(request("x", part_of({30, 4, 3}, {e})));
+  for (int e = 0; e < 30; ++e) many.push_back(request("z", part_of({30, 4, 3}, {e})));
+  EXPECT_ERROR(bind_weights(*sample, many),
+               "tensors of another shape (1): \"x\" has [2, 4, 3], expected [30, 4, 3] in model.safetensors");
+  EXPECT_ERROR(bind_weights(*sample, many), "missing tensors (1): \"z\"");
+}
+
+TEST(Parts, RandomPartsReadTheRowsThatTheirTextNames) {
+  std::mt19937 random(5);
+  const auto below = [&random](std::int64_t n) { return static_cast<std::int64_t>(random()) % n; };
+  for (int round = 0; round < 60; ++round) {
+    Shape full;
+    for (std::int64_t d = 1 + below(4); d > 0; --d) full.push_back(1 + below(6));
+    const std::int64_t fixed = below(static_cast<std::int64_t>(full.size()));
+    std::vector<std::int64_t> at;
+    for (std::int64_t i = 0; i < fixed; ++i) at.push_back(below(full[static_cast<std::size_t>(i)]));
+    const bool transposed = full.size() - at.size() == 2 && below(2) == 0;
+    const std::int64_t rows = transposed ? full.back() : full[at.size()];
+    RowChoice choice{.first = 0, .count = 0, .every = 1 + below(rows)};
+    while (rows % choice.every != 0) ++choice.every;
+    choice.first = below(choice.every);
+    choice.count = 1 + below(choice.every - choice.first);
+    const TensorPart part = part_of(full, at, choice, transposed);
+
+    std::vector<std::uint8_t> data(static_cast<std::size_t>(element_count(full)) * 2);
+    for (auto& b : data) b = static_cast<std::uint8_t>(random());
+    const Sample sample({{"x", DType::kBF16, full, data}});
+    const auto bound = bind_weights(*sample, {{"x", full}, request("x", part)});
+    ASSERT_TRUE(bound.ok()) << bound.error().message;
+    const WeightData& weight = bound->weights[1];
+    EXPECT_EQ(weight.name, "x" + part_text(part));
+    const std::int64_t taken = weight_rows(weight);
+    const std::int64_t width = weight_row_elements(weight);
+    const std::int64_t begin = below(taken);
+    std::vector<std::uint16_t> out(static_cast<std::size_t>((taken - begin) * width));
+    ASSERT_TRUE(read_rows_bf16(weight, begin, taken - begin, out.data()).ok());
+
+    std::vector<std::int64_t> expected_rows;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t in_group = r % choice.every;
+      if (in_group >= choice.first && in_group < choice.first + choice.count) expected_rows.push_back(r);
+    }
+    ASSERT_EQ(static_cast<std::int64_t>(expected_rows.size()), taken);
+    std::int64_t slice = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) slice = slice * full[i] + at[i];
+    for (std::int64_t r = begin; r < taken; ++r) {
+      for (std::int64_t k = 0; k < width; ++k) {
+        const std::int64_t row = expected_rows[static_cast<std::size_t>(r)];
+        const std::int64_t in_slice = transposed ? k * rows + row : row * width + k;
+        std::uint16_t want = 0;
+        std::memcpy(&want, &data[static_cast<std::size_t>(slice * rows * width + in_slice) * 2], 2);
+        ASSERT_EQ(out[static_cast<std::size_t>((r - begin) * width + k)], want) << part_text(part);
+      }
+    }
+  }
+}
+
+TEST(Parts, WhatIsNoPartOfATensor) {
+  EXPECT_ERROR(make_part({4, 2}, {0, 1}, std::nullopt, false), "leaves no rows");
+  EXPECT_ERROR(make_part({4, 2}, {4}, std::nullopt, false), "lies outside");
+  EXPECT_ERROR(make_part({4, 2}, {-1}, std::nullopt, false), "lies outside");
+  EXPECT_ERROR(make_part({4, 2}, {1}, std::nullopt, true), "no matrix to transpose");
+  for (const RowChoice rows : {RowChoice{0, 0, 2},
+                               {0, 3, 2},
+                               {1, 2, 2},
+                               {-1, 1, 2},
+                               {0, 1, 3},
+                               {0, 5, 0},
+                               {0, 1, -2},
+                               {2, 3, 0},
+                               {1, std::numeric_limits<std::int64_t>::max(), 2}}) {
+    EXPECT_ERROR(make_part({4, 2}, {}, rows, false), "do not fit its 4 rows");
+  }
+  EXPECT_EQ(part_text(part_of({4, 2}, {1})), "[1]");
+  EXPECT_EQ(part_text(part_of({5, 4, 2}, {3}, {{1, 1, 2}})), "[3].rows(1, 1, 2)");
+  EXPECT_EQ(part_text(part_of({4, 2}, {}, {{1, 3}}, false)), ".rows(1, 3)");
+  EXPECT_EQ(part_text(part_of({4, 2}, {}, {{0, 1}}, true)), ".T.rows(0, 1)");
+}
+
 TEST(Mxfp4, TableAgreesWithTheFormula) {
   const double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   for (int scale = 0; scale < 255; ++scale) {
@@ -214,6 +325,39 @@ TEST(Mxfp4, GoldenOfAllCodesAndScales) {
     }
     __builtin_ia32_ldmxcsr(saved);
   }
+}
+
+TEST(Mxfp4, PartsOfAStack) {
+  const Shape full = {3, 6, 64};
+  std::mt19937 random(7);
+  std::vector<std::uint8_t> codes(3 * 6 * 32);
+  std::vector<std::uint8_t> scales(3 * 6 * 2);
+  for (auto& b : codes) b = static_cast<std::uint8_t>(random());
+  for (auto& b : scales) b = static_cast<std::uint8_t>(random() % 250);
+  const Sample sample({{"x.weight_packed", DType::kU8, {3, 6, 32}, codes},
+                       {"x.weight_scale", DType::kU8, {3, 6, 2}, scales}});
+  std::vector<WeightRequest> requests;
+  for (std::int64_t e = 0; e < 3; ++e) {
+    requests.push_back(request("x.weight", part_of(full, {e}, {{0, 1, 2}})));
+    requests.push_back(request("x.weight", part_of(full, {e}, {{1, 1, 2}})));
+  }
+  const auto bound = bind_weights(*sample, requests);
+  ASSERT_TRUE(bound.ok()) << bound.error().message;
+  for (std::size_t w = 0; w < 6; ++w) {
+    std::vector<float> out(3 * 64);
+    ASSERT_EQ(bound->weights[w].shape, (Shape{3, 64}));
+    ASSERT_TRUE(read_rows_f32(bound->weights[w], 0, 3, out.data()).ok());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t row = w / 2 * 6 + i / 64 * 2 + w % 2;
+      const std::size_t k = i % 64;
+      const int code = (codes[row * 32 + k / 2] >> (k % 2 * 4)) & 15;
+      EXPECT_EQ(out[i], bf16_to_f32(mxfp4_value(code, scales[row * 2 + k / 32])));
+    }
+  }
+  requests.pop_back();
+  EXPECT_ERROR(bind_weights(*sample, requests), "\"x.weight\": 3 of 18 rows, the first is row 1 of slice 2");
+  EXPECT_ERROR(bind_weights(*sample, {request("x.weight", part_of(full, {0, 1}))}),
+               "columns a multiple of 32");
 }
 
 TEST(Mxfp4, NanScaleAndOverflowNameTheTensor) {

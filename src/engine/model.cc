@@ -13,10 +13,6 @@
 namespace firstlight {
 namespace {
 
-std::int64_t source_bytes(const WeightData& w) {
-  return w.format == WeightData::Format::kMXFP4 ? w.packed.bytes() + w.scale.bytes() : w.plain.bytes();
-}
-
 /// Bytes of a weight once packed: bf16 stays bf16, f32 is rounded to bf16 outside of f32 mode.
 std::int64_t resident_bytes(const WeightSource& w, bool f32) {
   return w.elements() * (w.exact_in_bf16() || !f32 ? 2 : 4);
@@ -99,7 +95,11 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
 
   std::vector<WeightRequest> requests;
   for (const WeightDecl& w : g.weights()) {
-    requests.push_back({.name = w.name, .shape = w.shape, .also_accept = w.also, .padded_rows = w.padded});
+    requests.push_back({.name = w.name,
+                        .shape = w.part ? w.part->full : w.shape,
+                        .also_accept = w.also,
+                        .padded_rows = w.padded,
+                        .part = w.part});
   }
   std::vector<IgnoredPrefix> ignored;
   for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason});
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   std::int64_t resident = 0;
   std::vector<const WeightSource*> weights;
   for (WeightData& data : bound.weights) {
-    bytes.push_back(source_bytes(data));
+    bytes.push_back(stored_bytes(data));
     total += bytes.back();
     model->sources_.push_back(make_weight_source(std::move(data)));
     weights.push_back(model->sources_.back().get());

@@ -47,31 +47,51 @@ Graph::Graph(std::string family) : family_(std::move(family)) {
   values_.push_back({.type = {.dtype = DType::kI32, .rows = Rows::kTokens, .shape = {}}});
 }
 
+std::string weight_label(const WeightDecl& weight) {
+  return weight.name + (weight.part ? part_text(*weight.part) : "");
+}
+
 Result<ValueId> Graph::weight(WeightDecl decl) {
   // Sizes come from config.json: their product must not overflow.
   constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
   std::int64_t elements = 1;
-  for (const std::int64_t d : decl.shape) {
+  const Shape& stored = decl.part ? decl.part->full : decl.shape;
+  for (const std::int64_t d : stored) {
     if (d > kMostElements / std::max<std::int64_t>(elements, 1)) {
-      return Error{"weight " + decl.name + ": shape " + shape_text(decl.shape) + " is larger than any model"};
+      return Error{"weight " + decl.name + ": shape " + shape_text(stored) + " is larger than any model"};
     }
     elements *= d;
-    if (d <= 0)
-      return Error{"weight " + decl.name + ": shape " + shape_text(decl.shape) + " is not positive"};
+    if (d <= 0) return Error{"weight " + decl.name + ": shape " + shape_text(stored) + " is not positive"};
   }
-  if (const auto it = weight_by_name_.find(decl.name); it != weight_by_name_.end()) {
+  const std::string label = weight_label(decl);
+  if (decl.part && part_shape(*decl.part) != decl.shape) {
+    return Error{"weight " + label + " has shape " + shape_text(part_shape(*decl.part)) + ", not " +
+                 shape_text(decl.shape)};
+  }
+  if (decl.part && decl.padded != 0) return Error{"weight " + label + ": a part cannot be padded"};
+  if (const auto it = weight_by_label_.find(label); it != weight_by_label_.end()) {
     const WeightDecl& before =
         weights_[static_cast<std::size_t>(values_[static_cast<std::size_t>(it->second)].weight)];
     if (before.shape != decl.shape) {
-      return Error{"weight " + decl.name + " is used with shapes " + shape_text(before.shape) + " and " +
+      return Error{"weight " + label + " is used with shapes " + shape_text(before.shape) + " and " +
                    shape_text(decl.shape)};
     }
     return it->second;
   }
+  const bool transposed = decl.part && decl.part->transposed;
+  if (const auto [it, added] = stored_.emplace(decl.name, Stored{stored, transposed}); !added) {
+    if (it->second.shape != stored) {
+      return Error{"weight " + decl.name + " is used with shapes " + shape_text(it->second.shape) + " and " +
+                   shape_text(stored)};
+    }
+    if (it->second.transposed != transposed) {
+      return Error{"weight " + decl.name + " is used both as it is stored and transposed"};
+    }
+  }
   const auto id = static_cast<ValueId>(values_.size());
   values_.push_back({.type = {.dtype = DType::kF32, .rows = Rows::kFixed, .shape = decl.shape},
                      .weight = static_cast<std::int32_t>(weights_.size())});
-  weight_by_name_[decl.name] = id;
+  weight_by_label_[label] = id;
   weights_.push_back(std::move(decl));
   return id;
 }

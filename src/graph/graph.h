@@ -10,19 +10,24 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/tensor_part.h"
 #include "ops/contract.h"
 
 namespace firstlight {
 
 using ValueId = std::int32_t;
 
-/// A tensor of the checkpoint, as the model file expects it.
+/// A tensor of the checkpoint, or a part of one, as the model file expects it.
 struct WeightDecl {
   std::string name;
   Shape shape;              // as the operators see it
   std::vector<Shape> also;  // other stored shapes of as many elements (a squeezed dimension, ...)
   std::int64_t padded = 0;  // the tensor may be stored with this many rows instead, zero beyond the shape
+  std::optional<TensorPart> part = {};  // of the tensor; `shape` is the part's
 };
+
+/// The name, and which part: "experts.gate_up_proj[3].rows(0, 1, 2)". Different in every declaration.
+std::string weight_label(const WeightDecl& weight);
 
 struct Value {
   ValueType type;
@@ -58,7 +63,8 @@ class Graph {
   /// The step's token ids, i32 [T].
   [[nodiscard]] ValueId tokens() const { return 0; }
 
-  /// Declares a weight, or returns the same value when it was declared before with the same shape.
+  /// Declares a weight, or returns the same value when it was declared before with the same shape. Parts of
+  /// one tensor are different weights.
   Result<ValueId> weight(WeightDecl decl);
 
   /// Appends a node; checks slots, types and the shape rule. `attributes` by name; absent ones take the
@@ -99,7 +105,12 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<WeightDecl> weights_;
-  std::map<std::string, ValueId, std::less<>> weight_by_name_;
+  std::map<std::string, ValueId, std::less<>> weight_by_label_;
+  struct Stored {
+    Shape shape;
+    bool transposed;
+  };
+  std::map<std::string, Stored, std::less<>> stored_;  // by tensor
   std::vector<NamedValue> names_;
   ValueId logits_ = -1;
   std::string quantization_;

@@ -58,8 +58,9 @@ std::string graph_text(const Graph& graph) {
       std::vector<std::string> parts;
       for (const ValueId v : node.inputs[i]) {
         const Value& value = graph.values()[static_cast<std::size_t>(v)];
-        parts.push_back(value.weight >= 0 ? graph.weights()[static_cast<std::size_t>(value.weight)].name
-                                          : label(v));
+        parts.push_back(value.weight >= 0
+                            ? weight_label(graph.weights()[static_cast<std::size_t>(value.weight)])
+                            : label(v));
       }
       if (!slot.variadic) {
         line += parts[0];

@@ -111,6 +111,28 @@ std::string describe(const OpContract& op) {
   return text;
 }
 
+PyValue declare_weight(const std::shared_ptr<Graph>& g, std::string name, Shape shape,
+                       std::vector<Shape> also, std::int64_t padded, std::optional<Shape> part_of,
+                       std::vector<std::int64_t> at, const std::optional<std::vector<std::int64_t>>& rows,
+                       bool transposed) {
+  WeightDecl decl{
+      .name = std::move(name), .shape = std::move(shape), .also = std::move(also), .padded = padded};
+  if (!part_of && (!at.empty() || rows || transposed)) {
+    throw py::value_error("weight " + decl.name + ": `at`, `rows` and `transposed` need `part_of`");
+  }
+  if (rows && rows->size() != 2 && rows->size() != 3) {
+    throw py::value_error("weight " + decl.name + ": `rows` is (first, count) or (first, count, every)");
+  }
+  if (part_of) {
+    std::optional<RowChoice> choice;
+    if (rows) choice = {(*rows)[0], (*rows)[1], rows->size() == 3 ? (*rows)[2] : 0};
+    Result<TensorPart> part = make_part(std::move(*part_of), std::move(at), choice, transposed);
+    if (!part.ok()) throw py::value_error("weight " + decl.name + ": " + part.error().message);
+    decl.part = std::move(*part);
+  }
+  return {g, unwrap(g->weight(std::move(decl)))};
+}
+
 const Value& value_of(const PyValue& v) { return v.graph->values()[static_cast<std::size_t>(v.id)]; }
 
 }  // namespace
@@ -129,16 +151,17 @@ void bind_vocabulary(py::module_& m) {
           },
           "The token ids, i32 [T].")
       .def(
-          "weight",
-          [](const std::shared_ptr<Graph>& g, std::string name, Shape shape, std::vector<Shape> also,
-             std::int64_t padded) {
-            return PyValue{g,
-                           unwrap(g->weight({std::move(name), std::move(shape), std::move(also), padded}))};
-          },
-          py::arg("name"), py::arg("shape"), py::kw_only(), py::arg("also") = std::vector<Shape>{},
-          py::arg("padded") = 0,
+          "weight", &declare_weight, py::arg("name"), py::arg("shape"), py::kw_only(),
+          py::arg("also") = std::vector<Shape>{}, py::arg("padded") = 0, py::arg("part_of") = py::none(),
+          py::arg("at") = std::vector<std::int64_t>{}, py::arg("rows") = py::none(),
+          py::arg("transposed") = false,
           "A tensor of the checkpoint. `also`: other stored shapes; `padded`: stored with so many "
-          "rows instead, zero beyond the shape.")
+          "rows instead, zero beyond the shape.\n\n"
+          "With `part_of`, the shape of the stored tensor, a part of it: `at` fixes leading dimensions (the "
+          "expert of a stack); `rows` = (first, count) or (first, count, every) takes `count` rows of what "
+          "is left, once or in every group of `every` rows: (0, 1, 2) the even ones, (0, d, 2 * d) the first "
+          "d of each 2d; `transposed`: what `at` leaves is stored [K, N] and used as [N, K]. All rows of a "
+          "stored tensor must belong to some part.")
       .def("scope", &Graph::set_scope, "The heading of the operators that follow.")
       .def(
           "name", [](Graph& g, const PyValue& v, const std::string& name) { unwrap(g.name(v.id, name)); },

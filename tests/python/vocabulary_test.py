@@ -42,6 +42,34 @@ class Vocabulary(unittest.TestCase):
                 call()
             self.assertIn(text, str(caught.exception))
 
+    def test_parts_of_a_stack(self):
+        stack, width = [4, 12, 8], 6
+
+        def part(e, rows):
+            return self.g.weight("experts.gate_up", [width, 8], part_of=stack, at=[e], rows=rows)
+
+        fl.linear(self.x, [part(e, (0, 1, 2)) for e in range(4)])
+        fl.linear(self.x, [part(1, (1, 1, 2)), self.g.weight("qkv", [3, 8], part_of=[9, 8], rows=(3, 3))])
+        fl.linear(self.x, self.g.weight("down", [5, 8], part_of=[2, 8, 5], at=[1], transposed=True))
+        text = str(self.g)
+        for line in ("[experts.gate_up[{0..3}].rows(0, 1, 2)]", "[experts.gate_up[1].rows(1, 1, 2), qkv.rows(3, 3)]",
+                     "weight=[down[1].T]"):
+            self.assertIn(line, text)
+        for call, error in [
+            (lambda: self.g.weight("experts.gate_up", [6, 8], part_of=[4, 13, 8], at=[0], rows=(0, 1, 2)), "do not fit"),
+            (lambda: self.g.weight("experts.gate_up", [8, 8], part_of=[4, 8, 8], at=[0]),
+             "used with shapes [4, 12, 8] and [4, 8, 8]"),
+            (lambda: part(4, (0, 1, 2)), "weight experts.gate_up: at=[4] of a tensor [4, 12, 8] lies outside"),
+            (lambda: self.g.weight("qkv", [4, 8], part_of=[9, 8], rows=(3, 3)), "has shape [3, 8], not [4, 8]"),
+            (lambda: self.g.weight("v", [3, 8], rows=(3, 3)), "need `part_of`"),
+            (lambda: self.g.weight("v", [3, 8], part_of=[9, 8], rows=(3,)), "(first, count, every)"),
+            (lambda: self.g.weight("v", [1 << 40, 8], part_of=[1 << 62, 1 << 62, 8], at=[0]), "larger than any model"),
+            (lambda: self.g.weight("down", [2, 8, 5]), "both as it is stored and transposed"),
+        ]:
+            with self.assertRaises(ValueError) as caught:
+                call()
+            self.assertIn(error, str(caught.exception))
+
     def other(self):
         self.second = fl.Graph("second")
         return self.second.tokens(), self.second.weight("embed", [10, 8])
