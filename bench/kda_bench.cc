@@ -29,9 +29,11 @@ constexpr std::int64_t kStateBytes = kHeads * kDim * kDim * 4;  // S_0 of all he
 
 class KdaBench {
  public:
-  KdaBench(Isa isa, bool bounded) : isa_(isa), pool_(1), session_(make_op(bounded), {.isa = isa}) {
+  KdaBench(Isa isa, bool bounded, bool head_decay)
+      : isa_(isa), pool_(1), session_(make_op(bounded, head_decay), {.isa = isa}) {
     Random random(1);
-    for (int i = 0; i < 4; ++i) inputs_.push_back(random.normals(kPrompt * kHeads * kDim));
+    for (int i = 0; i < 3; ++i) inputs_.push_back(random.normals(kPrompt * kHeads * kDim));
+    inputs_.push_back(random.normals(kPrompt * kHeads * (head_decay ? 1 : kDim)));
     inputs_.push_back(random.normals(kPrompt * kHeads));
     output_.resize(inputs_[0].size());
     sequences_ = kStates / session_.state_bytes() + 1;
@@ -69,15 +71,17 @@ class KdaBench {
   }
 
  private:
-  static TestOp make_op(bool bounded) {
+  static TestOp make_op(bool bounded, bool head_decay) {
     Random random(2);
+    const std::int64_t decays = kHeads * (head_decay ? 1 : kDim);
     TestOp op(kda_contract(), make_kda_cpu);
     op.value("q", kHeads * kDim).value("k", kHeads * kDim).value("v", kHeads * kDim);
-    op.value("f", kHeads * kDim).value("beta", kHeads);
+    op.value("f", decays).value("beta", kHeads);
     op.weight("A_log", {kHeads}, random.normals(kHeads));
-    op.weight("dt_bias", {kHeads * kDim}, random.normals(kHeads * kDim));
+    op.weight("dt_bias", {decays}, random.normals(decays));
     op.set("heads", kHeads).set("key_dim", kDim).set("value_dim", kDim);
     op.set("gate", std::string(bounded ? "bounded" : "softplus")).set("lower_bound", bounded ? -5.0 : 0.0);
+    op.set("decay", std::string(head_decay ? "head" : "channel"));
     return op;
   }
 
@@ -118,9 +122,16 @@ int main_with(int argc, char** argv) {
   }
   std::printf("load average %.2f%s\n", load_average(),
               machine_is_busy() ? ": BUSY, trust the ratios only" : "");
-  for (const bool bounded : {true, false}) {
-    std::printf("%s gate, ", bounded ? "bounded" : "softplus");
-    KdaBench(*isa, bounded).run(rounds);
+  const struct {
+    const char* name;
+    bool bounded;
+    bool head_decay;
+  } kinds[] = {{"bounded gate", true, false},
+               {"softplus gate", false, false},
+               {"softplus gate, one decay a head", false, true}};
+  for (const auto& kind : kinds) {
+    std::printf("%s, ", kind.name);
+    KdaBench(*isa, kind.bounded, kind.head_decay).run(rounds);
   }
   return 0;
 }

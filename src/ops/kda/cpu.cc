@@ -11,7 +11,7 @@ namespace {
 /// Weights of all heads as the kernels want them.
 struct KdaWeights {
   std::vector<float> rates;    // [heads] exp(A_log)
-  std::vector<float> dt_bias;  // [heads, key_stride]
+  std::vector<float> dt_bias;  // [heads, key_stride], or [heads] with one decay a head
 };
 
 KdaShape shape_of(const NodeSpec& node) {
@@ -25,7 +25,8 @@ KdaShape shape_of(const NodeSpec& node) {
           .r = l.r(),
           .x = l.x(),
           .q_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(l.dk))),
-          .lower_bound = static_cast<float>(node.real("lower_bound"))};
+          .lower_bound = static_cast<float>(node.real("lower_bound")),
+          .head_decay = kda_head_decay(node)};
 }
 
 class Kda final : public Kernel {
@@ -34,6 +35,7 @@ class Kda final : public Kernel {
       : kernels_(kernels),
         shape_(shape_of(context.node)),
         heads_(context.node.integer("heads")),
+        key_heads_(kda_key_heads(context.node)),
         head_floats_(KdaLayout{shape_.dk, shape_.dv}.head_floats()),
         thread_floats_((kernels.scratch_floats(shape_) + 15) / 16 * 16),
         threads_(context.threads),
@@ -91,20 +93,23 @@ class Kda final : public Kernel {
 
   void run_head(const SequenceRows& s, const NodeIo& io, std::int64_t h, float* scratch) const {
     if (s.rows == 0) return;
-    const std::int64_t keys = s.first_row * heads_ * shape_.dk + h * shape_.dk;
+    const std::int64_t key_head = h / (heads_ / key_heads_);
+    const std::int64_t keys = (s.first_row * key_heads_ + key_head) * shape_.dk;
+    const std::int64_t decays = shape_.head_decay ? 1 : shape_.dk;
     const std::int64_t values = s.first_row * heads_ * shape_.dv + h * shape_.dv;
     const KdaRows rows{.q = io.in(0) + keys,
                        .k = io.in(1) + keys,
-                       .f = io.in(3) + keys,
+                       .f = io.in(3) + (s.first_row * heads_ + h) * decays,
                        .v = io.in(2) + values,
                        .beta = io.in(4) + s.first_row * heads_ + h,
                        .o = io.out() + values,
-                       .key_step = heads_ * shape_.dk,
+                       .key_step = key_heads_ * shape_.dk,
                        .value_step = heads_ * shape_.dv,
+                       .f_step = heads_ * decays,
                        .beta_step = heads_,
                        .rows = s.rows,
                        .position = s.position,
-                       .dt_bias = weights_.dt_bias.data() + h * shape_.key_stride,
+                       .dt_bias = weights_.dt_bias.data() + h * (shape_.head_decay ? 1 : shape_.key_stride),
                        .rate = weights_.rates[static_cast<std::size_t>(h)]};
     kernels_.rows(shape_, rows, reinterpret_cast<float*>(s.state + place_.offset) + h * head_floats_,
                   scratch);
@@ -113,6 +118,7 @@ class Kda final : public Kernel {
   const KdaKernels& kernels_;
   KdaShape shape_;
   std::int64_t heads_;
+  std::int64_t key_heads_;
   std::int64_t head_floats_;
   std::int64_t thread_floats_;
   int threads_;
@@ -137,11 +143,11 @@ Result<std::unique_ptr<Kernel>> make_kda_cpu(const KernelContext& context) {
     }
   }
   FL_ASSIGN(const std::vector<float> bias, read_all(context.weight("dt_bias")));
-  const auto dk = static_cast<std::size_t>(shape.dk);
-  const auto stride = static_cast<std::size_t>(shape.key_stride);
+  const auto width = static_cast<std::size_t>(shape.head_decay ? 1 : shape.dk);
+  const auto stride = static_cast<std::size_t>(shape.head_decay ? 1 : shape.key_stride);
   weights.dt_bias.resize(heads * stride);
   for (std::size_t h = 0; h < heads; ++h) {
-    for (std::size_t d = 0; d < dk; ++d) weights.dt_bias[h * stride + d] = bias[h * dk + d];
+    for (std::size_t d = 0; d < width; ++d) weights.dt_bias[h * stride + d] = bias[h * width + d];
   }
   return std::unique_ptr<Kernel>(std::make_unique<Kda>(context, kernels, std::move(weights)));
 }

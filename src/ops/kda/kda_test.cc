@@ -24,16 +24,22 @@ struct Case {
   bool bounded;
   double lower_bound;
   Words a_log;    // [heads + padding]
-  Words dt_bias;  // [heads, dk]
+  Words dt_bias;  // [heads, decays()]
+  bool head_decay = false;
+  std::int64_t key_heads = heads;
 
+  /// Decays of a head.
+  [[nodiscard]] std::int64_t decays() const { return head_decay ? 1 : dk; }
   [[nodiscard]] TestOp op() const {
     TestOp op(kda_contract(), make_kda_cpu);
-    op.value("q", heads * dk).value("k", heads * dk).value("v", heads * dv);
-    op.value("f", heads * dk).value("beta", heads);
+    op.value("q", key_heads * dk).value("k", key_heads * dk).value("v", heads * dv);
+    op.value("f", heads * decays()).value("beta", heads);
     op.weight("A_log", {1, 1, static_cast<std::int64_t>(a_log.size()), 1}, a_log);
     op.weight("dt_bias", {static_cast<std::int64_t>(dt_bias.size())}, dt_bias);
     op.set("heads", heads).set("key_dim", dk).set("value_dim", dv);
     op.set("gate", std::string(bounded ? "bounded" : "softplus")).set("lower_bound", lower_bound);
+    if (head_decay) op.set("decay", std::string("head"));
+    if (key_heads != heads) op.set("key_heads", key_heads);
     return op;
   }
 };
@@ -45,6 +51,7 @@ struct Gate {
   double a_log;
   double f_scale;
   double f_shift;
+  bool head_decay = false;
 };
 constexpr Gate kGates[] = {
     {"bounded, mixed", true, 1.0, 3.0, 0.0},
@@ -55,10 +62,19 @@ constexpr Gate kGates[] = {
     {"softplus, strong", false, 2.77, 10.0, 0.0},
     {"softplus, to 300 and beyond", false, 0.0, 100.0, 150.0},
     {"softplus, closed", false, 0.0, 1.0, -60.0},
+    {"softplus, one a head", false, 0.5, 2.0, 0.0, true},
+    {"softplus, one a head, strong", false, 2.77, 10.0, 0.0, true},
+    {"softplus, one a head, to 300 and beyond", false, 0.0, 100.0, 150.0, true},
+    {"bounded, one a head", true, 1.0, 3.0, 0.0, true},
 };
+constexpr std::int64_t kLastGate = std::size(kGates) - 1;
 
-Case make_case(Random& random, const Gate& gate, std::int64_t heads, std::int64_t dk, std::int64_t dv) {
-  Case c{heads, dk, dv, gate.bounded, gate.bounded ? -5.0 : 0.0, {}, random.normals(heads * dk, 0.5)};
+/// Each key head is shared by `group` heads.
+Case make_case(Random& random, const Gate& gate, std::int64_t key_heads, std::int64_t dk, std::int64_t dv,
+               std::int64_t group = 1) {
+  const std::int64_t heads = key_heads * group;
+  Case c{heads, dk, dv, gate.bounded, gate.bounded ? -5.0 : 0.0, {}, {}, gate.head_decay, key_heads};
+  c.dt_bias = random.normals(heads * c.decays(), 0.5);
   for (std::int64_t h = 0; h < heads; ++h) {
     c.a_log.push_back(static_cast<float>(gate.a_log + 0.1 * random.normal()));
   }
@@ -69,10 +85,10 @@ Case make_case(Random& random, const Gate& gate, std::int64_t heads, std::int64_
 /// Inputs in slot order. With `correlated` the keys of all tokens are within cosine 0.998 of each other.
 std::vector<Words> make_inputs(Random& random, const Case& c, const Gate& gate, std::int64_t tokens,
                                bool correlated, double scale = 1.0) {
-  const std::int64_t keys = c.heads * c.dk;
+  const std::int64_t keys = c.key_heads * c.dk;
   std::vector<Words> in = {random.normals(tokens * keys, scale), random.normals(tokens * keys, scale),
                            random.normals(tokens * c.heads * c.dv, scale),
-                           random.normals(tokens * keys, gate.f_scale),
+                           random.normals(tokens * c.heads * c.decays(), gate.f_scale),
                            random.normals(tokens * c.heads, 2.0)};
   for (float& f : in[3]) f += static_cast<float>(gate.f_shift);
   if (correlated) {
@@ -96,21 +112,25 @@ Expected expect(const Case& c, const std::vector<Words>& in, std::int64_t tokens
   Expected e;
   e.o.resize(static_cast<std::size_t>(tokens * c.heads * c.dv));
   for (std::int64_t h = 0; h < c.heads; ++h) {
-    const reference::KdaHead head{c.dk,
-                                  c.dv,
-                                  c.a_log[static_cast<std::size_t>(h)],
-                                  Words(c.dt_bias.begin() + h * c.dk, c.dt_bias.begin() + (h + 1) * c.dk),
-                                  c.bounded,
-                                  c.lower_bound};
+    const reference::KdaHead head{
+        c.dk,
+        c.dv,
+        c.a_log[static_cast<std::size_t>(h)],
+        Words(c.dt_bias.begin() + h * c.decays(), c.dt_bias.begin() + (h + 1) * c.decays()),
+        c.bounded,
+        c.lower_bound,
+        c.head_decay};
+    const std::int64_t key_head = h * c.key_heads / c.heads;
     std::vector<double> state(static_cast<std::size_t>(c.dk * c.dv));
     for (std::int64_t t = 0; t < tokens; ++t) {
-      const auto part = [&](const Words& w, std::int64_t width) {
-        return std::span<const float>(w).subspan(static_cast<std::size_t>((t * c.heads + h) * width),
+      const auto cut = [](const Words& w, std::int64_t index, std::int64_t width) {
+        return std::span<const float>(w).subspan(static_cast<std::size_t>(index * width),
                                                  static_cast<std::size_t>(width));
       };
+      const auto key = [&](const Words& w) { return cut(w, t * c.key_heads + key_head, c.dk); };
+      const auto part = [&](const Words& w, std::int64_t width) { return cut(w, t * c.heads + h, width); };
       const std::vector<double> o = reference::kda_step(
-          head,
-          {part(in[0], c.dk), part(in[1], c.dk), part(in[2], c.dv), part(in[3], c.dk), part(in[4], 1)[0]},
+          head, {key(in[0]), key(in[1]), part(in[2], c.dv), part(in[3], c.decays()), part(in[4], 1)[0]},
           state);
       std::copy(o.begin(), o.end(), e.o.begin() + (t * c.heads + h) * c.dv);
     }
@@ -161,8 +181,8 @@ TEST(Kda, AnyShapeAndTailWithTheSameBitsOnEveryInstructionSet) {
   std::int64_t tokens = 1;
   for (const auto& [dk, dv] : shapes) {
     for (int round = 0; round < 7; ++round) {
-      const Gate& gate = kGates[static_cast<std::size_t>(random.between(0, 5))];
-      const Case c = make_case(random, gate, random.between(1, 3), dk, dv);
+      const Gate& gate = kGates[static_cast<std::size_t>(random.between(0, kLastGate))];
+      const Case c = make_case(random, gate, random.between(1, 3), dk, dv, random.between(1, 3));
       const std::vector<Words> in = make_inputs(random, c, gate, tokens, random.between(0, 1) == 1);
       const Expected e = expect(c, in, tokens);
       Bits first;
@@ -195,9 +215,9 @@ TEST(Kda, BitsDoNotDependOnCutsOrThreads) {
                                                        {3, 7, 16, 2, 5, 98},
                                                        std::vector<std::int64_t>(kTokens, 1)};
   const std::int64_t shapes[][2] = {{64, 128}, {40, 70}};
-  for (const Gate& gate : {kGates[0], kGates[5]}) {
+  for (const Gate& gate : {kGates[0], kGates[5], kGates[8]}) {
     for (const auto& [dk, dv] : shapes) {
-      const Case c = make_case(random, gate, 3, dk, dv);
+      const Case c = make_case(random, gate, gate.head_decay ? 2 : 3, dk, dv, gate.head_decay ? 2 : 1);
       const std::vector<Words> in = make_inputs(random, c, gate, kTokens, false);
       TestSession whole(c.op(), {});
       whole.feed(whole.add(in), {kTokens});
@@ -217,12 +237,12 @@ TEST(Kda, BitsDoNotDependOnCutsOrThreads) {
 TEST(Kda, BitsDoNotDependOnTheOtherSequencesOfAStep) {
   Random random(4);
   constexpr std::int64_t kTokens = 70;
-  const Gate& gate = kGates[4];
-  const Case c = make_case(random, gate, 3, 32, 40);
-  const std::vector<Words> in = make_inputs(random, c, gate, kTokens, false);
-  TestSession alone(c.op(), {});
-  alone.feed(alone.add(in), {kTokens});
   for (int round = 0; round < 10; ++round) {
+    const Gate& gate = kGates[round % 2 == 0 ? 4 : 9];
+    const Case c = make_case(random, gate, 3, 32, 40, 1 + round % 3);
+    const std::vector<Words> in = make_inputs(random, c, gate, kTokens, false);
+    TestSession alone(c.op(), {});
+    alone.feed(alone.add(in), {kTokens});
     TestSession batch(c.op(), {.threads = 2, .stale = 0xff});
     const std::size_t a = batch.add(make_inputs(random, c, gate, 200, true, 100.0));
     const std::size_t b = batch.add(in);
@@ -241,9 +261,10 @@ TEST(Kda, BitsDoNotDependOnTheOtherSequencesOfAStep) {
 TEST(Kda, TheStateBlockItselfDoesNotDependOnCuts) {
   // Snapshots copy the block: from zeroed memory on, its bytes are a function of the tokens alone.
   Random random(5);
-  const Case c = make_case(random, kGates[4], 2, 20, 40);
   for (const std::int64_t tokens : {5, 16, 33, 48}) {
-    const std::vector<Words> in = make_inputs(random, c, kGates[4], tokens, false);
+    const Gate& gate = kGates[tokens % 2 == 0 ? 4 : 8];
+    const Case c = make_case(random, gate, 1, 20, 40, 2);
+    const std::vector<Words> in = make_inputs(random, c, gate, tokens, false);
     TestSession whole(c.op(), {});
     whole.feed(whole.add(in), {tokens});
     TestSession single(c.op(), {.isa = Isa::kGeneric});
@@ -257,7 +278,7 @@ TEST(Kda, TheStateBlockItselfDoesNotDependOnCuts) {
 
 TEST(Kda, ExtremeMagnitudesStayFiniteAndAccurate) {
   Random random(6);
-  for (const Gate& gate : {kGates[0], kGates[4], kGates[6]}) {
+  for (const Gate& gate : {kGates[0], kGates[4], kGates[6], kGates[8]}) {
     const Case c = make_case(random, gate, 2, 48, 40);
     // Below, outputs (about scale^3 once q and k are smaller than the eps) would be denormal.
     for (const double scale : {1e-8, 1e-3, 1e3, 1e15}) {
@@ -274,14 +295,54 @@ TEST(Kda, ExtremeMagnitudesStayFiniteAndAccurate) {
 
 TEST(Kda, AVeryStrongDecayForgetsEverythingBefore) {
   Random random(7);
-  const Gate gate{"softplus, 1e30", false, 30.0, 0.0, 1e17};
-  const Case c = make_case(random, gate, 1, 16, 16);
-  const std::vector<Words> in = make_inputs(random, c, gate, 40, false);
-  TestSession session(c.op(), {});
-  session.feed(session.add(in), {40});
-  const Expected e = expect(c, in, 40);
-  EXPECT_LT(testing::relative_error(session.output(0), e.o), kTolerance);
-  EXPECT_LT(testing::relative_error(session.exported(0), e.state), kTolerance);
+  for (const bool head_decay : {false, true}) {
+    const Gate gate{"softplus, 1e30", false, 30.0, 0.0, 1e17, head_decay};
+    const Case c = make_case(random, gate, 1, 16, 16);
+    const std::vector<Words> in = make_inputs(random, c, gate, 40, false);
+    TestSession session(c.op(), {});
+    session.feed(session.add(in), {40});
+    const Expected e = expect(c, in, 40);
+    EXPECT_LT(testing::relative_error(session.output(0), e.o), kTolerance);
+    EXPECT_LT(testing::relative_error(session.exported(0), e.state), kTolerance);
+  }
+}
+
+TEST(Kda, OneDecayAHeadEqualsTheSameDecayOnEveryChannel) {
+  Random random(12);
+  const Case one = make_case(random, kGates[8], 2, 24, 40, 2);
+  const std::vector<Words> in = make_inputs(random, one, kGates[8], 37, false);
+  Case each = one;
+  each.head_decay = false;
+  each.dt_bias.clear();
+  for (const float bias : one.dt_bias) each.dt_bias.insert(each.dt_bias.end(), 24, bias);
+  std::vector<Words> spread = in;
+  spread[3].clear();
+  for (const float f : in[3]) spread[3].insert(spread[3].end(), 24, f);
+  TestSession a(one.op(), {});
+  TestSession b(each.op(), {});
+  a.feed(a.add(in), {37});
+  b.feed(b.add(spread), {37});
+  expect_same(bits_of(a, 0), bits_of(b, 0), "a decay for all channels");
+}
+
+TEST(Kda, ConsecutiveHeadsShareAKeyHead) {
+  Random random(13);
+  const Case shared = make_case(random, kGates[8], 2, 24, 8, 3);
+  const std::vector<Words> in = make_inputs(random, shared, kGates[8], 21, false);
+  Case own = shared;
+  own.key_heads = own.heads;
+  std::vector<Words> copied = in;
+  for (const std::size_t i : {0U, 1U}) {
+    copied[i].clear();
+    for (auto head = in[i].begin(); head != in[i].end(); head += 24) {
+      for (int copy = 0; copy < 3; ++copy) copied[i].insert(copied[i].end(), head, head + 24);
+    }
+  }
+  TestSession a(shared.op(), {});
+  TestSession b(own.op(), {});
+  a.feed(a.add(in), {21});
+  b.feed(b.add(copied), {21});
+  expect_same(bits_of(a, 0), bits_of(b, 0), "copied keys");
 }
 
 TEST(Kda, BeforeTheFirstTokenTheStateIsZero) {
@@ -336,6 +397,22 @@ TEST(Kda, NamesWhatIsWrong) {
   EXPECT_EQ(op.infer().error().message, "kda: `gate` is \"sigmoid\", known are \"softplus\" and \"bounded\"");
   op.set("gate", std::string("bounded")).set("value_dim", std::int64_t{5});
   EXPECT_EQ(op.infer().error().message, "kda: `v` is f32[T, 12], f32[T, 10] is expected (heads * value_dim)");
+  op = good.op();
+  op.set("decay", std::string("row"));
+  EXPECT_EQ(op.infer().error().message, "kda: `decay` is \"row\", known are \"channel\" and \"head\"");
+  op.set("decay", std::string("head"));
+  EXPECT_EQ(op.infer().error().message, "kda: `f` is f32[T, 8], f32[T, 2] is expected (heads)");
+  op = good.op();
+  op.set("key_heads", std::int64_t{1});
+  EXPECT_EQ(op.infer().error().message, "kda: `q` is f32[T, 8], f32[T, 4] is expected (key_heads * key_dim)");
+  for (const std::int64_t wrong : {-1, 3}) {
+    op.set("key_heads", wrong);
+    EXPECT_EQ(op.infer().error().message,
+              "kda: `key_heads` = " + std::to_string(wrong) + " must divide `heads` = 2");
+  }
+  c = good;
+  c.head_decay = true;
+  EXPECT_EQ(error_of(c), "kda: `dt_bias` has 8 entries, heads = 2 are expected");
 }
 
 TEST(Kda, RefusesARateThatIsNotFinite) {

@@ -17,22 +17,24 @@ struct KdaShape {
   std::int64_t c, r, x;       // offsets into the state of a head, in floats
   float q_scale;              // dk^-1/2
   float lower_bound;          // of the bounded gate; 0 chooses the softplus gate
+  bool head_decay;            // one decay a head, else one a key channel
 };
 
 /// Consecutive tokens of one sequence, seen by one head: pointers to the first row, steps between rows.
 struct KdaRows {
-  const float* q;  // [rows] x [dk], likewise k and f
+  const float* q;  // [rows] x [dk], likewise k
   const float* k;
-  const float* f;
+  const float* f;     // [rows] x [dk], or [rows] with one decay a head
   const float* v;     // [rows] x [dv]
   const float* beta;  // [rows]
   float* o;           // [rows] x [dv]
   std::int64_t key_step;
   std::int64_t value_step;
+  std::int64_t f_step;
   std::int64_t beta_step;
   std::int64_t rows;
   std::int64_t position;  // of the first row
-  const float* dt_bias;   // [key_stride] of this head, zero-padded
+  const float* dt_bias;   // [key_stride] of this head, zero-padded; [1] with one decay a head
   float rate;             // exp(A_log) of this head
 };
 

@@ -5,6 +5,14 @@
 #include "ops/kda/layout.h"
 
 namespace firstlight {
+
+std::int64_t kda_key_heads(const NodeSpec& node) {
+  const std::int64_t given = node.integer("key_heads");
+  return given == 0 ? node.integer("heads") : given;
+}
+
+bool kda_head_decay(const NodeSpec& node) { return node.text("decay") == "head"; }
+
 namespace {
 
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
@@ -18,14 +26,25 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
     return contract_error(node, "`heads` = " + std::to_string(heads) + ", `key_dim` = " + std::to_string(dk) +
                                     " and `value_dim` = " + std::to_string(dv) + " must be in 1..2^20");
   }
+  const std::int64_t key_heads = kda_key_heads(node);
+  if (key_heads < 1 || key_heads > heads || heads % key_heads != 0) {
+    return contract_error(node, "`key_heads` = " + std::to_string(key_heads) +
+                                    " must divide `heads` = " + std::to_string(heads));
+  }
+  if (const std::string& decay = node.text("decay"); decay != "channel" && decay != "head") {
+    return contract_error(node, "`decay` is \"" + decay + "\", known are \"channel\" and \"head\"");
+  }
+  const bool head_decay = kda_head_decay(node);
+  const std::int64_t decays = head_decay ? heads : heads * dk;
+  const std::string_view decay_meaning = head_decay ? "heads" : "heads * key_dim";
   const struct {
     std::string_view slot;
     std::int64_t width;
     std::string_view meaning;
-  } values[] = {{"q", heads * dk, "heads * key_dim"},
-                {"k", heads * dk, "heads * key_dim"},
+  } values[] = {{"q", key_heads * dk, "key_heads * key_dim"},
+                {"k", key_heads * dk, "key_heads * key_dim"},
                 {"v", heads * dv, "heads * value_dim"},
-                {"f", heads * dk, "heads * key_dim"},
+                {"f", decays, decay_meaning},
                 {"beta", heads, "heads"}};
   for (const auto& value : values) {
     const ValueType& type = node.input(value.slot);
@@ -40,10 +59,10 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
     return contract_error(node, "`A_log` has " + std::to_string(node.input("A_log").width()) +
                                     " entries for " + std::to_string(heads) + " heads");
   }
-  if (node.input("dt_bias").width() != heads * dk) {
-    return contract_error(node, "`dt_bias` has " + std::to_string(node.input("dt_bias").width()) +
-                                    " entries, heads * key_dim = " + std::to_string(heads * dk) +
-                                    " are expected");
+  if (node.input("dt_bias").width() != decays) {
+    std::string what = "`dt_bias` has " + std::to_string(node.input("dt_bias").width()) + " entries, ";
+    what.append(decay_meaning).append(" = ").append(std::to_string(decays));
+    return contract_error(node, what.append(" are expected"));
   }
   const std::string& gate = node.text("gate");
   const double bound = node.real("lower_bound");
@@ -78,7 +97,7 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
   const double state =
       s0 * (std::ceil(tokens / kRows) + 2 * tokens / kRows) + rows * (tokens >= kRows ? 0 : kRows / 2);
   return {.flops = 2 * heads * token_fma * tokens,
-          .weight_bytes = 4 * heads * (dk + 1),
+          .weight_bytes = 4 * heads * (kda_head_decay(node) ? 2 : dk + 1),
           .cache_bytes = heads * state};
 }
 
@@ -95,7 +114,8 @@ const OpContract& kda_contract() {
   static const OpContract contract{
       .name = "kda",
       .equation = "S = exp(g) * S; S = S + k (beta (v - S^T k))^T; o = S^T q",
-      .source = "Kimi Linear (arXiv 2510.26692); spec kimi 3.3 steps 3-8, 4.6",
+      .source =
+          "Kimi Linear (arXiv 2510.26692), Gated DeltaNet (arXiv 2412.06464); spec kimi 3.3 steps 3-8, 4.6",
       .inputs = {{.name = "q"},
                  {.name = "k"},
                  {.name = "v"},
@@ -103,14 +123,21 @@ const OpContract& kda_contract() {
                  {.name = "beta"},
                  {.name = "A_log", .kind = InputSlot::Kind::kWeight},
                  {.name = "dt_bias", .kind = InputSlot::Kind::kWeight}},
-      .attributes = {{"heads", AttributeType::kInt, "heads of q, k, v, f and beta"},
-                     {"key_dim", AttributeType::kInt, "width of a head of q, k and f"},
-                     {"value_dim", AttributeType::kInt, "width of a head of v"},
-                     {"gate", AttributeType::kText,
-                      "\"softplus\": g = -exp(A_log) softplus(f + dt_bias); \"bounded\": g = lower_bound "
-                      "sigmoid(exp(A_log) (f + dt_bias))"},
-                     {"lower_bound", AttributeType::kFloat, "smallest g of the bounded gate, below 0",
-                      Attribute{0.0}}},
+      .attributes =
+          {{"heads", AttributeType::kInt, "heads of v, f and beta"},
+           {"key_dim", AttributeType::kInt, "width of a head of q and k"},
+           {"value_dim", AttributeType::kInt, "width of a head of v"},
+           {"gate", AttributeType::kText,
+            "\"softplus\": g = -exp(A_log) softplus(f + dt_bias); \"bounded\": g = lower_bound "
+            "sigmoid(exp(A_log) (f + dt_bias))"},
+           {"lower_bound", AttributeType::kFloat, "smallest g of the bounded gate, below 0", Attribute{0.0}},
+           {"decay", AttributeType::kText,
+            "\"channel\": one decay a key channel, f and dt_bias [heads * key_dim]; \"head\": one a "
+            "head, [heads]",
+            Attribute{std::string("channel")}},
+           {"key_heads", AttributeType::kInt,
+            "heads of q and k, each shared by consecutive heads of v; 0: as many as `heads`",
+            Attribute{std::int64_t{0}}}},
       .outputs = {"o"},
       .shard = ShardRule::kHeads,
       .infer = infer,

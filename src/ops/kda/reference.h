@@ -13,16 +13,17 @@ struct KdaHead {
   std::int64_t dk;
   std::int64_t dv;
   double a_log;
-  std::vector<float> dt_bias;  // [dk]
+  std::vector<float> dt_bias;  // [dk], or [1] with one decay a head
   bool bounded;                // else softplus
   double lower_bound;
+  bool head_decay;
 };
 
 /// Inputs of one token and head.
 struct KdaToken {
   std::span<const float> q, k;  // [dk]
   std::span<const float> v;     // [dv]
-  std::span<const float> f;     // [dk], the gate before dt_bias
+  std::span<const float> f;     // [dk] or [1], the gate before dt_bias
   double beta;                  // before the sigmoid
 };
 
@@ -44,7 +45,8 @@ inline std::vector<double> kda_step(const KdaHead& head, const KdaToken& token, 
   for (std::size_t c = 0; c < dk; ++c) {
     q[c] = token.q[c] / std::sqrt(qq) / std::sqrt(static_cast<double>(dk));
     k[c] = token.k[c] / std::sqrt(kk);
-    const double z = static_cast<double>(token.f[c]) + head.dt_bias[c];
+    const std::size_t d = head.head_decay ? 0 : c;
+    const double z = static_cast<double>(token.f[d]) + head.dt_bias[d];
     const double rate = std::exp(head.a_log);
     const double g = head.bounded ? head.lower_bound * sigmoid(rate * z)
                                   : -rate * (std::fmax(z, 0.0) + std::log1p(std::exp(-std::fabs(z))));
