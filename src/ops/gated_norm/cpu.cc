@@ -14,13 +14,14 @@ class GatedNorm final : public Kernel {
         rows_(node.input("x").rows),
         heads_(node.integer("heads")),
         eps_(static_cast<float>(node.real("eps"))),
+        silu_(node.text("activation") == "silu"),
         weight_(std::move(weight)) {}
 
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
     const auto width = static_cast<std::int64_t>(weight_.size());
     each_share(pool, step.rows(rows_) * heads_, width, [&](std::int64_t begin, std::int64_t end) {
       kernels_.heads(io.in(0) + begin * width, io.in(1) + begin * width, weight_.data(), eps_, end - begin,
-                     width, io.out() + begin * width);
+                     width, silu_, io.out() + begin * width);
     });
   }
   [[nodiscard]] std::int64_t weight_bytes() const override {
@@ -32,6 +33,7 @@ class GatedNorm final : public Kernel {
   Rows rows_;
   std::int64_t heads_;
   float eps_;
+  bool silu_;
   std::vector<float> weight_;  // [width of a head]
 };
 

@@ -28,6 +28,10 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   if (const double eps = node.real("eps"); !(static_cast<float>(eps) > 0) || !std::isfinite(eps)) {
     return contract_error(node, "`eps` must be positive, it is " + attribute_text(Attribute{eps}));
   }
+  const std::string& activation = node.text("activation");
+  if (activation != "sigmoid" && activation != "silu") {
+    return contract_error(node, "`activation` is \"" + activation + "\", known are \"sigmoid\" and \"silu\"");
+  }
   return std::vector<ValueType>{x};
 }
 
@@ -42,11 +46,13 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
 const OpContract& gated_norm_contract() {
   static const OpContract contract{
       .name = "gated_norm",
-      .equation = "y = x * rsqrt(mean_d(x^2) + eps) * w * sigmoid(gate), per head",
-      .source = "Kimi Linear (arXiv 2510.26692); spec kimi 3.3 step 10",
+      .equation = "y = x * rsqrt(mean_d(x^2) + eps) * w * activation(gate), per head",
+      .source = "Kimi Linear (arXiv 2510.26692), spec kimi 3.3 step 10; Gated DeltaNet (arXiv 2412.06464)",
       .inputs = {{.name = "x"}, {.name = "gate"}, {.name = "weight", .kind = InputSlot::Kind::kWeight}},
       .attributes = {{"heads", AttributeType::kInt, "heads of equal width in `x` and `gate`"},
-                     {"eps", AttributeType::kFloat, "added to the mean of squares"}},
+                     {"eps", AttributeType::kFloat, "added to the mean of squares"},
+                     {"activation", AttributeType::kText, "of the gate: \"sigmoid\" or \"silu\"",
+                      Attribute{std::string("sigmoid")}}},
       .outputs = {"y"},
       .shard = ShardRule::kHeads,
       .infer = infer,

@@ -1,4 +1,4 @@
-// y = x * rsqrt(mean_d(x^2) + eps) * w * sigmoid(gate), per head of width d.
+// y = x * rsqrt(mean_d(x^2) + eps) * w * activation(gate), per head of width d.
 #pragma once
 
 #include <memory>
