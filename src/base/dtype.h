@@ -8,7 +8,7 @@
 
 namespace firstlight {
 
-enum class DType : std::uint8_t { kF32, kBF16, kF16, kI32, kU8, kI64, kF8E4M3 };
+enum class DType : std::uint8_t { kF32, kBF16, kF16, kI32, kU8, kI64, kF8E4M3, kF8E8M0 };
 
 /// Bytes of one element.
 constexpr std::size_t dtype_size(DType t) {
@@ -23,6 +23,7 @@ constexpr std::size_t dtype_size(DType t) {
       return 8;
     case DType::kU8:
     case DType::kF8E4M3:
+    case DType::kF8E8M0:
       return 1;
   }
   return 0;
@@ -45,6 +46,8 @@ constexpr std::string_view dtype_name(DType t) {
       return "I64";
     case DType::kF8E4M3:
       return "F8_E4M3";
+    case DType::kF8E8M0:
+      return "F8_E8M0";
   }
   return "?";
 }
@@ -68,6 +71,23 @@ constexpr float f16_to_f32(std::uint16_t h) {
   if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112U) << 23) | (mantissa << 13));
   const float tiny = static_cast<float>(mantissa) * 0x1p-24F;
   return sign != 0 ? -tiny : tiny;
+}
+
+/// E4M3 ("fn": no infinities, codes 0x7f and 0xff are NaN) to float, exact.
+constexpr float f8e4m3_to_f32(std::uint8_t code) {
+  const std::uint32_t sign = std::uint32_t{code & 0x80U} << 24;
+  const std::uint32_t exponent = (code >> 3) & 15U;
+  const std::uint32_t mantissa = code & 7U;
+  if ((code & 0x7fU) == 0x7fU) return std::bit_cast<float>(sign | 0x7fc00000U);
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 120U) << 23) | (mantissa << 20));
+  const float tiny = static_cast<float>(mantissa) * 0x1p-9F;
+  return sign != 0 ? -tiny : tiny;
+}
+
+/// E8M0: a power of two from 2^-127 (subnormal as a float) to 2^127; 255 is NaN.
+constexpr float f8e8m0_to_f32(std::uint8_t code) {
+  if (code == 255) return std::bit_cast<float>(0x7fc00000U);
+  return std::bit_cast<float>(code == 0 ? 0x00400000U : std::uint32_t{code} << 23);
 }
 
 }  // namespace firstlight

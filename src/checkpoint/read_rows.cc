@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/json_limits.h"
 #include "checkpoint/mxfp4.h"
@@ -9,6 +12,12 @@
 namespace firstlight {
 
 namespace {
+
+constexpr auto kFP8Values = [] {
+  std::array<float, 256> table{};
+  for (std::size_t code = 0; code < 256; ++code) table[code] = f8e4m3_to_f32(static_cast<std::uint8_t>(code));
+  return table;
+}();
 
 /// The element at `p`, which need not be aligned.
 template <class T>
@@ -47,7 +56,46 @@ void read_plain(const TensorView& tensor, std::int64_t begin, std::int64_t count
 template <class Out>
 void read_column(const WeightData& w, std::int64_t row, std::int64_t width, Out* out) {
   const std::int64_t begin = w.rows.slice * w.rows.slice_rows * width + w.rows.in_slice(row);
-  for (std::int64_t k = 0; k < width; ++k) read_plain(w.plain, begin + k * w.rows.slice_rows, 1, out + k);
+  for (std::int64_t k = 0; k < width; ++k) read_plain(w.data, begin + k * w.rows.slice_rows, 1, out + k);
+}
+
+/// The scales of one row of a weight, by block of columns.
+class ScaleRow {
+ public:
+  ScaleRow(const WeightData& w, std::int64_t row) : dtype_(w.scale.dtype) {
+    const std::int64_t blocks = (weight_row_elements(w) + w.block_columns - 1) / w.block_columns;
+    const std::int64_t slice_blocks = (w.rows.slice_rows + w.block_rows - 1) / w.block_rows;
+    const std::int64_t stored = w.rows.slice * slice_blocks + w.rows.in_slice(row) / w.block_rows;
+    data_ = w.scale.data + stored * blocks * static_cast<std::int64_t>(dtype_size(dtype_));
+  }
+
+  [[nodiscard]] float at(std::int64_t block) const {
+    switch (dtype_) {
+      case DType::kF32:
+        return load<float>(data_ + 4 * block);
+      case DType::kBF16:
+        return bf16_to_f32(load<std::uint16_t>(data_ + 2 * block));
+      case DType::kF16:
+        return f16_to_f32(load<std::uint16_t>(data_ + 2 * block));
+      case DType::kF8E8M0:
+        return f8e8m0_to_f32(data_[block]);
+      default:
+        check(false, "a type of scales");
+        return 0;
+    }
+  }
+
+ private:
+  DType dtype_;
+  const std::uint8_t* data_ = nullptr;
+};
+
+/// E4M3 has 4 significant bits and exponents from -9 to 8, bf16 has 8 bits: a scale of up to 4 significant
+/// bits far from the ends of the range keeps every product exact.
+bool keeps_fp8_exact(float scale) {
+  const auto bits = std::bit_cast<std::uint32_t>(scale);
+  const std::uint32_t exponent = (bits >> 23) & 255U;
+  return (bits & 0xfffffU) == 0 && exponent >= 20 && exponent <= 240;
 }
 
 void store_bits(std::uint16_t bf16, float* out) { *out = bf16_to_f32(bf16); }
@@ -62,16 +110,19 @@ void read_group(const std::uint8_t* packed, const std::array<std::uint16_t, 16>&
   }
 }
 
+Error row_error(const WeightData& w, std::int64_t row, const std::string& what) {
+  return Error{"tensor " + quote_text(w.name) + ", row " + std::to_string(row) + ": " + what};
+}
+
 /// Scales so large that some codes have no finite value.
 Status check_group(const WeightData& w, std::int64_t row, int scale, const std::uint8_t* packed) {
-  const std::string where = "tensor " + quote_text(w.name) + ", row " + std::to_string(row);
-  if (scale == kMXFP4NaNScale) return Error{where + ": an MXFP4 scale is NaN (byte 255)"};
+  if (scale == kMXFP4NaNScale) return row_error(w, row, "an MXFP4 scale is NaN (byte 255)");
   const auto& values = kMXFP4Values[static_cast<std::size_t>(scale)];
   for (int i = 0; i < kMXFP4Group / 2; ++i) {
     for (const int code : {packed[i] & 15, packed[i] >> 4}) {
       if ((values[static_cast<std::size_t>(code)] & 0x7f80) == 0x7f80) {
-        return Error{where + ": an MXFP4 value exceeds the range of float (scale byte " +
-                     std::to_string(scale) + ")"};
+        return row_error(
+            w, row, "an MXFP4 value exceeds the range of float (scale byte " + std::to_string(scale) + ")");
       }
     }
   }
@@ -79,19 +130,80 @@ Status check_group(const WeightData& w, std::int64_t row, int scale, const std::
 }
 
 template <class Out>
-Status read_mxfp4(const WeightData& w, std::int64_t row_begin, std::int64_t row_count, Out* out) {
-  const std::int64_t groups = w.scale.shape.back();
-  for (std::int64_t row = row_begin; row < row_begin + row_count; ++row) {
-    const std::int64_t stored = w.rows.stored(row);
-    const std::uint8_t* packed = w.packed.data + stored * groups * (kMXFP4Group / 2);
-    const std::uint8_t* scale = w.scale.data + stored * groups;
-    for (std::int64_t g = 0; g < groups; ++g) {
-      if (scale[g] >= kMXFP4FirstOverflowingScale) FL_TRY(check_group(w, row, scale[g], packed));
-      read_group(packed, kMXFP4Values[scale[g]], out);
-      packed += kMXFP4Group / 2;
-      out += kMXFP4Group;
+Status read_mxfp4(const WeightData& w, std::int64_t row, std::int64_t columns, Out* out) {
+  const std::int64_t groups = columns / kMXFP4Group;
+  const std::int64_t stored = w.rows.stored(row);
+  const std::uint8_t* packed = w.data.data + stored * groups * (kMXFP4Group / 2);
+  const std::uint8_t* scale = w.scale.data + stored * groups;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    if (scale[g] >= kMXFP4FirstOverflowingScale) FL_TRY(check_group(w, row, scale[g], packed));
+    read_group(packed, kMXFP4Values[scale[g]], out);
+    packed += kMXFP4Group / 2;
+    out += kMXFP4Group;
+  }
+  return {};
+}
+
+/// Codes of one row times their scales, in f32. Each product is stored, and whether one of them is no number
+/// is looked at afterwards.
+template <class Code, class Out>
+Status scale_row(const WeightData& w, std::int64_t row, std::int64_t columns, const Code& code, Out* out) {
+  const ScaleRow scales(w, row);
+  constexpr std::uint32_t kExponent = 0x7f800000U;  // all ones: infinite or NaN
+  bool finite = true;
+  for (std::int64_t begin = 0; begin < columns; begin += w.block_columns) {
+    const float scale = scales.at(begin / w.block_columns);
+    const std::int64_t end = std::min(columns, begin + w.block_columns);
+    for (std::int64_t k = begin; k < end; ++k) {
+      const float value = code(k) * scale;
+      finite &= (std::bit_cast<std::uint32_t>(value) & kExponent) != kExponent;
+      store(value, out + k);
     }
   }
+  if (finite) return {};
+  for (std::int64_t k = 0;; ++k) {
+    const float scale = scales.at(k / w.block_columns);
+    const std::string where = " in column " + std::to_string(k);
+    if (std::isnan(code(k))) return row_error(w, row, "a code is NaN" + where);
+    if (!std::isfinite(scale)) return row_error(w, row, "the scale is not a finite number" + where);
+    if (!std::isfinite(code(k) * scale))
+      return row_error(w, row, "a value exceeds the range of float" + where);
+  }
+}
+
+template <class Out>
+Status read_fp8(const WeightData& w, std::int64_t row, std::int64_t columns, Out* out) {
+  const std::uint8_t* const codes = w.data.data + w.rows.stored(row) * columns;
+  return scale_row(
+      w, row, columns, [codes](std::int64_t k) { return kFP8Values[codes[k]]; }, out);
+}
+
+/// Codes fill 32 bit words from the lowest bits on; a code is the integer plus half of the range.
+template <int kBits, class Out>
+Status read_ints(const WeightData& w, std::int64_t row, std::int64_t columns, Out* out) {
+  constexpr int kPerByte = 8 / kBits;  // words are little-endian: code k is in byte k / kPerByte
+  const std::int64_t row_bytes = (columns + 4 * kPerByte - 1) / (4 * kPerByte) * 4;
+  const std::uint8_t* const codes = w.data.data + w.rows.stored(row) * row_bytes;
+  const auto code = [codes](std::int64_t k) {
+    const int bits = (codes[k / kPerByte] >> (k % kPerByte * kBits)) & ((1 << kBits) - 1);
+    return static_cast<float>(bits - (1 << (kBits - 1)));
+  };
+  return scale_row(w, row, columns, code, out);
+}
+
+template <class Out>
+Status read_packed_row(const WeightData& w, std::int64_t row, std::int64_t columns, Out* out) {
+  switch (w.format) {
+    case WeightFormat::kFP8:
+      return read_fp8(w, row, columns, out);
+    case WeightFormat::kInt:
+      return w.bits == 8 ? read_ints<8>(w, row, columns, out) : read_ints<4>(w, row, columns, out);
+    case WeightFormat::kMXFP4:
+      return read_mxfp4(w, row, columns, out);
+    case WeightFormat::kPlain:
+      break;
+  }
+  check(false, "a packed format");
   return {};
 }
 
@@ -99,16 +211,17 @@ template <class Out>
 Status read_rows(const WeightData& w, std::int64_t row_begin, std::int64_t row_count, Out* out) {
   check(row_begin >= 0 && row_count >= 0 && row_begin <= weight_rows(w) - row_count,
         "rows within the weight");
-  if (w.format == WeightData::Format::kMXFP4) return read_mxfp4(w, row_begin, row_count, out);
   const std::int64_t width = weight_row_elements(w);
   for (std::int64_t row = row_begin; row < row_begin + row_count;) {
-    if (w.rows.transposed) {
-      read_column(w, row++, width, out);
-      out += width;
-      continue;
+    std::int64_t run = 1;
+    if (w.format != WeightFormat::kPlain) {
+      FL_TRY(read_packed_row(w, row, width, out));
+    } else if (w.rows.transposed) {
+      read_column(w, row, width, out);
+    } else {
+      run = w.rows.run(row, row_begin + row_count - row);
+      read_plain(w.data, w.rows.stored(row) * width, run * width, out);
     }
-    const std::int64_t run = w.rows.run(row, row_begin + row_count - row);
-    read_plain(w.plain, w.rows.stored(row) * width, run * width, out);
     out += run * width;
     row += run;
   }
@@ -126,8 +239,38 @@ std::int64_t weight_row_elements(const WeightData& weight) {
 
 std::int64_t stored_bytes(const WeightData& weight) {
   const std::int64_t elements = element_count(weight.shape);
-  if (weight.format == WeightData::Format::kMXFP4) return elements / 2 + elements / kMXFP4Group;
-  return elements * static_cast<std::int64_t>(dtype_size(weight.plain.dtype));
+  if (weight.format == WeightFormat::kPlain) {
+    return elements * static_cast<std::int64_t>(dtype_size(weight.data.dtype));
+  }
+  const std::int64_t bits = weight.format == WeightFormat::kFP8   ? 8
+                            : weight.format == WeightFormat::kInt ? weight.bits
+                                                                  : 4;
+  const std::int64_t scales = elements / (weight.block_rows * weight.block_columns);
+  return elements * bits / 8 + scales * static_cast<std::int64_t>(dtype_size(weight.scale.dtype));
+}
+
+bool is_exact_in_bf16(const WeightData& weight) {
+  switch (weight.format) {
+    case WeightFormat::kPlain:
+      return weight.data.dtype == DType::kBF16;
+    case WeightFormat::kMXFP4:
+      return true;
+    case WeightFormat::kInt:
+      return false;  // 4 or 8 bits times the 8 of a bf16 scale
+    case WeightFormat::kFP8:
+      break;
+  }
+  const std::int64_t blocks = (weight_row_elements(weight) + weight.block_columns - 1) / weight.block_columns;
+  std::int64_t last = -1;
+  for (std::int64_t row = 0; row < weight_rows(weight); ++row) {
+    const std::int64_t block = weight.rows.in_slice(row) / weight.block_rows;
+    if (std::exchange(last, block) == block) continue;
+    const ScaleRow scales(weight, row);
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      if (!keeps_fp8_exact(scales.at(b))) return false;
+    }
+  }
+  return true;
 }
 
 Status read_rows_f32(const WeightData& weight, std::int64_t row_begin, std::int64_t row_count, float* out) {

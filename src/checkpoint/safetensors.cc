@@ -24,8 +24,8 @@ constexpr std::size_t kMaxRank = 64;
 // Entries cost over 100 bytes each, however short; real files have a handful.
 constexpr std::size_t kMaxMetadata = 65536;
 
-constexpr std::array kDTypes = {DType::kF32, DType::kBF16, DType::kF16,   DType::kI32,
-                                DType::kU8,  DType::kI64,  DType::kF8E4M3};
+constexpr std::array kDTypes = {DType::kF32, DType::kBF16, DType::kF16,    DType::kI32,
+                                DType::kU8,  DType::kI64,  DType::kF8E4M3, DType::kF8E8M0};
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const DType t : kDTypes) {

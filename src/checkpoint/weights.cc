@@ -1,13 +1,16 @@
 #include "checkpoint/weights.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "base/json_limits.h"
-#include "checkpoint/mxfp4.h"
 #include "checkpoint/name_hint.h"
+#include "checkpoint/name_pattern.h"
+#include "checkpoint/packed_layout.h"
 #include "checkpoint/part_coverage.h"
 #include "checkpoint/problem_list.h"
 
@@ -15,7 +18,7 @@ namespace firstlight {
 
 namespace {
 
-std::string dtype_list(const std::vector<DType>& dtypes) {
+std::string dtype_list(std::span<const DType> dtypes) {
   std::string text;
   for (const DType t : dtypes) text += (text.empty() ? "" : " or ") + std::string(dtype_name(t));
   return text;
@@ -24,23 +27,24 @@ std::string dtype_list(const std::vector<DType>& dtypes) {
 /// Binds requests one by one and remembers what went wrong and what was used.
 class Binder {
  public:
-  explicit Binder(const Checkpoint& checkpoint)
+  Binder(const Checkpoint& checkpoint, const Quantization& quantization, ModuleList not_converted)
       : checkpoint_(checkpoint),
+        quantization_(quantization),
+        not_converted_(std::move(not_converted)),
         used_(checkpoint.entries().size(), false),
         dtype_reported_(used_),
-        shape_reported_(used_) {}
+        shape_reported_(used_),
+        format_reported_(used_) {}
 
   WeightData bind(const WeightRequest& request) {
     WeightData weight;
     weight.name = request.name;
     weight.shape = request.shape;
     if (request.part) take_part(*request.part, weight);
-    if (const auto* entry = use(request.name)) {
+    if (const auto layout = packed_layout(checkpoint_, request, quantization_)) {
+      bind_packed(request, *layout, weight);
+    } else if (const auto* entry = use(request.name)) {
       bind_plain(request, *entry, weight);
-    } else if (request.allow_mxfp4 && std::string_view(request.name).ends_with(".weight") &&
-               (checkpoint_.index_of(request.name + "_packed") ||
-                checkpoint_.index_of(request.name + "_scale"))) {
-      bind_mxfp4(request, weight);
     } else {
       miss(request.name);
     }
@@ -81,13 +85,20 @@ class Binder {
       std::string item = quote_text(name);
       if (missing.shows_next()) {  // a search through all unread names
         std::string_view near = nearest_name(name, unread_names_);
-        if (near.empty()) near = nearest_name(name + "_packed", unread_names_);
+        for (const char* suffix : {"_packed", "_blocks"}) {
+          if (near.empty()) near = nearest_name(name + suffix, unread_names_);
+        }
         if (!near.empty()) item += " (did you mean " + quote_text(near) + "?)";
       }
       missing.add(item);
     }
     const std::string lines = missing.line() + unread_.line() + shapes_.line() + dtypes_.line() +
-                              padding_.line() + unread_rows().line();
+                              formats_.line() + padding_.line() + unread_rows().line();
+    if (lines.empty() && packed_ == 0 && quantization_.format != WeightFormat::kPlain) {
+      return Error{checkpoint_.folder() + ": config.json declares `quantization_config` (" +
+                   std::string(format_name(quantization_.format)) +
+                   "), but no tensor of the checkpoint is stored so"};
+    }
     if (lines.empty()) return {};
     return Error{checkpoint_.folder() + ": the tensors do not fit the model:" + lines};
   }
@@ -141,18 +152,18 @@ class Binder {
   }
 
   void bind_plain(const WeightRequest& request, const Checkpoint::Entry& entry, WeightData& weight) {
-    if (std::find(request.dtypes.begin(), request.dtypes.end(), entry.view.dtype) == request.dtypes.end() &&
+    if (std::find(kPlainTypes.begin(), kPlainTypes.end(), entry.view.dtype) == kPlainTypes.end() &&
         is_first(dtype_reported_, entry)) {
       dtypes_.add(quote_text(entry.name) + " is " + std::string(dtype_name(entry.view.dtype)) +
-                  ", expected " + dtype_list(request.dtypes) + " in " + checkpoint_.file_of(entry));
+                  ", expected " + dtype_list(kPlainTypes) + " in " + checkpoint_.file_of(entry));
     }
     if (!shape_fits(request, entry.view.shape)) {
       report_shape(entry, request.shape, padding_remark(request));
       return;
     }
     cover(request);
-    weight.plain = {entry.view.dtype, request.shape, entry.view.data};
-    const std::int64_t kept = weight.plain.bytes();
+    weight.data = {entry.view.dtype, request.shape, entry.view.data};
+    const std::int64_t kept = weight.data.bytes();
     const std::uint8_t* const data = entry.view.data;
     if (std::any_of(data + kept, data + entry.view.bytes(), [](std::uint8_t b) { return b != 0; })) {
       padding_.add(quote_text(entry.name) + " has " + shape_text(entry.view.shape) + ", the model uses " +
@@ -160,33 +171,87 @@ class Binder {
     }
   }
 
-  void bind_mxfp4(const WeightRequest& request, WeightData& weight) {
-    const Checkpoint::Entry* const packed = use(request.name + "_packed");
-    const Checkpoint::Entry* const scale = use(request.name + "_scale");
-    check(packed != nullptr || scale != nullptr, "a packed weight of which nothing is stored");
-    if (packed == nullptr) miss(request.name + "_packed");
-    if (scale == nullptr) miss(request.name + "_scale");
-    for (const Checkpoint::Entry* part : {packed, scale}) {
-      if (part == nullptr || part->view.dtype == DType::kU8 || !is_first(dtype_reported_, *part)) continue;
-      dtypes_.add(quote_text(part->name) + " is " + std::string(dtype_name(part->view.dtype)) +
-                  ", MXFP4 needs U8, in " + checkpoint_.file_of(*part));
-    }
-    if (weight.shape.size() != 2 || weight.rows.transposed || request.shape.back() % kMXFP4Group != 0) {
-      report_shape(packed != nullptr ? *packed : *scale, request.shape,
-                   " before packing, which MXFP4 cannot hold (a matrix, columns a multiple of 32)");
+  void bind_packed(const WeightRequest& request, const PackedLayout& layout, WeightData& weight) {
+    const Checkpoint::Entry* const codes = use(layout.codes.name);
+    const Checkpoint::Entry* const scales = use(layout.scales.name);
+    const Checkpoint::Entry* const shape = layout.shape ? use(layout.shape->name) : nullptr;
+    const Checkpoint::Entry& any = *(codes != nullptr ? codes : scales != nullptr ? scales : shape);
+    if (const std::string problem = undeclared(request.name, layout); !problem.empty()) {
+      if (is_first(format_reported_, any)) formats_.add(problem + " in " + checkpoint_.file_of(any));
       return;
     }
-    Shape packed_shape = request.shape;
-    Shape scale_shape = request.shape;
-    packed_shape.back() /= 2;
-    scale_shape.back() /= kMXFP4Group;
-    const bool fits = (packed != nullptr && has_shape(*packed, packed_shape)) &
-                      (scale != nullptr && has_shape(*scale, scale_shape));
+    if (!layout.refusal.empty()) {
+      report_shape(any, request.shape, layout.refusal);
+      return;
+    }
+    bool fits = fits_piece(layout.codes, codes);
+    fits = fits_piece(layout.scales, scales) && fits;
+    fits = (!layout.shape || (fits_piece(*layout.shape, shape) && says_shape(*shape, request.shape))) && fits;
     if (!fits) return;
+    ++packed_;
     cover(request);
-    weight.format = WeightData::Format::kMXFP4;
-    weight.packed = packed->view;
-    weight.scale = scale->view;
+    weight.format = layout.format;
+    weight.data = codes->view;
+    weight.scale = scales->view;
+    weight.block_rows = layout.block_rows;
+    weight.block_columns = layout.block_columns;
+    weight.bits = quantization_.bits;
+    if (!request.part) weight.rows.slice_rows = request.shape.front();
+  }
+
+  /// What is wrong with a weight being stored in this format at all, or nothing.
+  [[nodiscard]] std::string undeclared(const std::string& name, const PackedLayout& layout) const {
+    const std::string stored = quote_text(name) + " is stored as " + std::string(format_name(layout.format));
+    if (quantization_.format == WeightFormat::kPlain) {
+      return stored + ", but config.json has no `quantization_config`";
+    }
+    if (layout.format != quantization_.format) {
+      return stored + ", but `quantization_config` declares " +
+             std::string(format_name(quantization_.format));
+    }
+    const std::string* const entry = not_converted_.covering(name);
+    if (entry != nullptr) return stored + ", but `quantization_config` excludes " + quote_text(*entry);
+    return {};
+  }
+
+  bool fits_piece(const PackedLayout::Piece& piece, const Checkpoint::Entry* entry) {
+    if (entry == nullptr) {
+      miss(piece.name);
+      return false;
+    }
+    const DType dtype = entry->view.dtype;
+    const bool known = std::find(piece.dtypes.begin(), piece.dtypes.end(), dtype) != piece.dtypes.end();
+    if (!known && is_first(dtype_reported_, *entry)) {
+      dtypes_.add(quote_text(entry->name) + " is " + std::string(dtype_name(dtype)) + ", expected " +
+                  dtype_list(piece.dtypes) + " in " + checkpoint_.file_of(*entry));
+    }
+    const Shape& found = entry->view.shape;
+    const bool fits =
+        found == piece.shape || std::find(piece.also.begin(), piece.also.end(), found) != piece.also.end();
+    if (!fits) report_shape(*entry, piece.shape, "");
+    return known && fits;
+  }
+
+  /// Whether the tensor "X.weight_shape" repeats the shape of the weight.
+  bool says_shape(const Checkpoint::Entry& entry, const Shape& expected) {
+    Shape said;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      std::int64_t wide = 0;
+      std::int32_t narrow = 0;
+      if (entry.view.dtype == DType::kI64) {
+        std::memcpy(&wide, entry.view.data + 8 * i, 8);
+      } else {
+        std::memcpy(&narrow, entry.view.data + 4 * i, 4);
+        wide = narrow;
+      }
+      said.push_back(wide);
+    }
+    if (said == expected) return true;
+    if (is_first(shape_reported_, entry)) {
+      shapes_.add(quote_text(entry.name) + " says " + shape_text(said) + ", expected " +
+                  shape_text(expected) + " in " + checkpoint_.file_of(entry));
+    }
+    return false;
   }
 
   static std::string padding_remark(const WeightRequest& request) {
@@ -202,12 +267,6 @@ class Binder {
     return fits(request.shape) || std::any_of(request.also_accept.begin(), request.also_accept.end(), fits);
   }
 
-  bool has_shape(const Checkpoint::Entry& entry, const Shape& expected) {
-    if (entry.view.shape == expected) return true;
-    report_shape(entry, expected, "");
-    return false;
-  }
-
   void report_shape(const Checkpoint::Entry& entry, const Shape& expected, const std::string& remark) {
     if (!is_first(shape_reported_, entry)) return;
     shapes_.add(quote_text(entry.name) + " has " + shape_text(entry.view.shape) + ", expected " +
@@ -215,9 +274,13 @@ class Binder {
   }
 
   const Checkpoint& checkpoint_;
-  std::vector<bool> used_;            // by entry
-  std::vector<bool> dtype_reported_;  // by entry
-  std::vector<bool> shape_reported_;  // by entry
+  const Quantization& quantization_;
+  ModuleList not_converted_;
+  std::int64_t packed_ = 0;            // weights found in the packed format
+  std::vector<bool> used_;             // by entry
+  std::vector<bool> dtype_reported_;   // by entry
+  std::vector<bool> shape_reported_;   // by entry
+  std::vector<bool> format_reported_;  // by entry
   std::vector<std::string> missing_;
   std::set<std::string> missed_;
   std::set<std::string> whole_;                   // tensors that a request takes whole
@@ -226,14 +289,17 @@ class Binder {
   ProblemList unread_{"tensors that the model does not use"};
   ProblemList shapes_{"tensors of another shape"};
   ProblemList dtypes_{"tensors of another type"};
+  ProblemList formats_{"tensors of a format that config.json does not declare"};
   ProblemList padding_{"tensors whose extra rows are not zero"};
 };
 
 }  // namespace
 
 Result<BoundWeights> bind_weights(const Checkpoint& checkpoint, const std::vector<WeightRequest>& requests,
-                                  const std::vector<IgnoredPrefix>& ignored) {
-  Binder binder(checkpoint);
+                                  const std::vector<IgnoredPrefix>& ignored,
+                                  const Quantization& quantization) {
+  FL_ASSIGN(ModuleList not_converted, ModuleList::create(quantization.not_converted));
+  Binder binder(checkpoint, quantization, std::move(not_converted));
   BoundWeights bound;
   bound.weights.reserve(requests.size());
   for (const WeightRequest& request : requests) {

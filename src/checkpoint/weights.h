@@ -3,17 +3,22 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/quantization.h"
 #include "base/result.h"
 #include "base/tensor.h"
 #include "base/tensor_part.h"
 #include "checkpoint/checkpoint.h"
 
 namespace firstlight {
+
+/// What a plain weight may be stored as.
+inline constexpr std::array kPlainTypes = {DType::kBF16, DType::kF16, DType::kF32};
 
 struct WeightRequest {
   std::string name;
@@ -23,9 +28,6 @@ struct WeightRequest {
   /// The tensor may be stored with this many rows instead (0: no); the rows beyond must be zero and are
   /// dropped.
   std::int64_t padded_rows = 0;
-  std::vector<DType> dtypes = {DType::kBF16, DType::kF16, DType::kF32};
-  /// "X.weight" of shape [N, K] may be stored as "X.weight_packed" and "X.weight_scale".
-  bool allow_mxfp4 = true;
   /// Only this part is wanted; its `full` is `shape`. All rows of a tensor must be asked for, in any parts.
   std::optional<TensorPart> part = {};
 };
@@ -57,15 +59,15 @@ struct StoredRows {
 };
 
 struct WeightData {
-  enum class Format { kPlain, kMXFP4 };
-
   std::string name;  // as requested, and which part
   Shape shape;       // of the part, or of the whole
-  Format format = Format::kPlain;
+  WeightFormat format = WeightFormat::kPlain;
   StoredRows rows;
-  TensorView plain;   // kPlain: the whole tensor, in the requested shape
-  TensorView packed;  // kMXFP4: U8 [.., N, K/2], low nibble = lower column
-  TensorView scale;   // kMXFP4: U8 [.., N, K/32], a group is 32 columns
+  TensorView data;                 // of the whole tensor: numbers, or the codes of a packed format
+  TensorView scale;                // of a packed format
+  std::int64_t block_rows = 1;     // rows that share a scale (more than one: kFP8 only)
+  std::int64_t block_columns = 1;  // columns that share a scale
+  std::int64_t bits = 0;           // kInt: 4 or 8
 };
 
 struct BoundWeights {
@@ -73,21 +75,26 @@ struct BoundWeights {
   std::vector<std::string> notices;  // what was left out, and why
 };
 
-/// The views point into the checkpoint's files: keep it open.
+/// The views point into the checkpoint's files: keep it open. A weight may be stored in the packed format
+/// that `quantization` describes, and in no other.
 Result<BoundWeights> bind_weights(const Checkpoint& checkpoint, const std::vector<WeightRequest>& requests,
-                                  const std::vector<IgnoredPrefix>& ignored = {});
+                                  const std::vector<IgnoredPrefix>& ignored = {},
+                                  const Quantization& quantization = {});
 
 /// Row access: rows along the leading dimension, everything behind it is one row (a vector has rows of one
-/// element, a scalar is one row). f32 is exact for all formats. bf16 is exact for BF16 and MXFP4; F16 and F32
-/// round to nearest even. Only for weights of dtypes BF16, F16, F32 and for MXFP4.
+/// element, a scalar is one row). f32 is exact for plain tensors and MXFP4; a code times a scale (FP8, INT)
+/// is one product in f32. bf16 is that value rounded to nearest even. Plain tensors: BF16, F16 and F32 only.
 [[nodiscard]] std::int64_t weight_rows(const WeightData& weight);
 [[nodiscard]] std::int64_t weight_row_elements(const WeightData& weight);
 
-/// Bytes of the files that the weight's rows take.
+/// Bytes of the files that the weight's rows take, up to what is shared with other rows.
 [[nodiscard]] std::int64_t stored_bytes(const WeightData& weight);
 
-/// Writes rows [row_begin, row_begin + row_count) one after the other. Fails, naming the tensor, on an MXFP4
-/// scale of NaN or a value beyond the range of float.
+/// Whether every value is the same in bf16: always for BF16 and MXFP4, for FP8 if the scales allow it.
+[[nodiscard]] bool is_exact_in_bf16(const WeightData& weight);
+
+/// Writes rows [row_begin, row_begin + row_count) one after the other. Fails, naming the tensor, where a
+/// packed format has a NaN, an infinite scale, or a value beyond the range of float.
 Status read_rows_f32(const WeightData& weight, std::int64_t row_begin, std::int64_t row_count, float* out);
 Status read_rows_bf16(const WeightData& weight, std::int64_t row_begin, std::int64_t row_count,
                       std::uint16_t* out);

@@ -9,43 +9,18 @@
 
 #include "checkpoint/mxfp4.h"
 #include "checkpoint/name_hint.h"
-#include "checkpoint/test_folder.h"
+#include "checkpoint/stored_sample.h"
 
 namespace firstlight {
 namespace {
 
 using testing::contains;
-using testing::TestFolder;
+using testing::part_of;
+using testing::request;
+using testing::Sample;
+using testing::Stored;
 
-struct Stored {
-  std::string name;
-  DType dtype;
-  Shape shape;
-  std::vector<std::uint8_t> data = {};  // zero-filled to size
-};
-
-/// Writes the tensors as a checkpoint and keeps it open.
-class Sample {
- public:
-  explicit Sample(std::vector<Stored> stored) {
-    std::vector<NamedTensor> tensors;
-    for (Stored& s : stored) {
-      TensorView view{s.dtype, s.shape, nullptr};
-      s.data.resize(static_cast<std::size_t>(view.bytes()));
-      view.data = s.data.data();
-      tensors.push_back({s.name, view});
-    }
-    check(write_safetensors(folder_ / "model.safetensors", tensors).ok(), "sample written");
-    auto opened = Checkpoint::open(folder_.path());
-    check(opened.ok(), "sample opened");
-    checkpoint_ = std::move(*opened);
-  }
-  const Checkpoint& operator*() const { return checkpoint_; }
-
- private:
-  TestFolder folder_;
-  Checkpoint checkpoint_;
-};
+const Quantization kMxfp4 = {.format = WeightFormat::kMXFP4};
 
 TEST(BindWeights, PlainWeights) {
   const Sample sample(
@@ -55,9 +30,9 @@ TEST(BindWeights, PlainWeights) {
   ASSERT_TRUE(bound.ok()) << bound.error().message;
   ASSERT_EQ(bound->weights.size(), 4U);
   EXPECT_EQ(bound->weights[1].name, "a");
-  EXPECT_EQ(bound->weights[1].plain.data[1], 2);
-  EXPECT_EQ(bound->weights[2].plain.shape, (Shape{4}));
-  EXPECT_EQ(bound->weights[2].plain.dtype, DType::kF32);
+  EXPECT_EQ(bound->weights[1].data.data[1], 2);
+  EXPECT_EQ(bound->weights[2].data.shape, (Shape{4}));
+  EXPECT_EQ(bound->weights[2].data.dtype, DType::kF32);
   EXPECT_TRUE(bound->notices.empty());
 }
 
@@ -68,7 +43,7 @@ TEST(BindWeights, PaddedRows) {
   const WeightRequest rows4{.name = "a", .shape = {4}, .padded_rows = 8};
   const auto bound = bind_weights(*sample, {rows4});
   ASSERT_TRUE(bound.ok()) << bound.error().message;
-  EXPECT_EQ(bound->weights[0].plain.shape, (Shape{4}));
+  EXPECT_EQ(bound->weights[0].data.shape, (Shape{4}));
   EXPECT_ERROR(bind_weights(*sample, {{"a", {4}}}), "\"a\" has [8], expected [4] in model.safetensors");
   EXPECT_ERROR(bind_weights(*sample, {{.name = "a", .shape = {9}, .padded_rows = 16}}),
                "has [8], expected [9] or 16 rows");
@@ -140,41 +115,28 @@ TEST(BindWeights, Mxfp4) {
   const Stored packed{"x.weight_packed", DType::kU8, {3, 32}};
   const Stored scale{"x.weight_scale", DType::kU8, {3, 2}};
   const Sample good({packed, scale});
-  const auto bound = bind_weights(*good, {{"x.weight", {3, 64}}});
+  const auto bound = bind_weights(*good, {{"x.weight", {3, 64}}}, {}, kMxfp4);
   ASSERT_TRUE(bound.ok()) << bound.error().message;
-  EXPECT_EQ(bound->weights[0].format, WeightData::Format::kMXFP4);
+  EXPECT_EQ(bound->weights[0].format, WeightFormat::kMXFP4);
   EXPECT_EQ(bound->weights[0].shape, (Shape{3, 64}));
-  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {3, 96}}}),
+  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {3, 96}}}, {}, kMxfp4),
                "\"x.weight_packed\" has [3, 32], expected [3, 48]");
-  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {3, 96}}}),
+  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {3, 96}}}, {}, kMxfp4),
                "\"x.weight_scale\" has [3, 2], expected [3, 3]");
-  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {3, 65}}}), "columns a multiple of 32");
-  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {192}}}), "columns a multiple of 32");
-  EXPECT_ERROR(bind_weights(*good, {{.name = "x.weight", .shape = {3, 64}, .allow_mxfp4 = false}}),
-               "missing tensors (1): \"x.weight\"");
-  EXPECT_ERROR(bind_weights(*good, {{"model.x.weight", {3, 64}}}), "(did you mean \"x.weight_packed\"?)");
-  EXPECT_ERROR(bind_weights(*Sample({packed}), {{"x.weight", {3, 64}}}),
+  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {3, 65}}}, {}, kMxfp4), "columns a multiple of 32");
+  EXPECT_ERROR(bind_weights(*good, {{"x.weight", {192}}}, {}, kMxfp4), "columns a multiple of 32");
+  EXPECT_ERROR(bind_weights(*good, {{"model.x.weight", {3, 64}}}, {}, kMxfp4),
+               "(did you mean \"x.weight_packed\"?)");
+  EXPECT_ERROR(bind_weights(*Sample({packed}), {{"x.weight", {3, 64}}}, {}, kMxfp4),
                "missing tensors (1): \"x.weight_scale\"");
-  EXPECT_ERROR(bind_weights(*Sample({scale}), {{"x.weight", {3, 64}}}),
+  EXPECT_ERROR(bind_weights(*Sample({scale}), {{"x.weight", {3, 64}}}, {}, kMxfp4),
                "missing tensors (1): \"x.weight_packed\"");
-  EXPECT_ERROR(
-      bind_weights(*Sample({{"x.weight_packed", DType::kI32, {3, 8}}, scale}), {{"x.weight", {3, 64}}}),
-      "\"x.weight_packed\" is I32, MXFP4 needs U8");
-  EXPECT_ERROR(
-      bind_weights(*Sample({packed, scale, {"x.weight", DType::kBF16, {3, 64}}}), {{"x.weight", {3, 64}}}),
-      "does not use (2): \"x.weight_packed\"");
-}
-
-/// A part of `full`, which must be one.
-TensorPart part_of(Shape full, std::vector<std::int64_t> at, std::optional<RowChoice> rows = std::nullopt,
-                   bool transposed = false) {
-  auto part = make_part(std::move(full), std::move(at), rows, transposed);
-  check(part.ok(), "a part of the tensor");
-  return *part;
-}
-
-WeightRequest request(const std::string& name, const TensorPart& part) {
-  return {.name = name, .shape = part.full, .part = part};
+  EXPECT_ERROR(bind_weights(*Sample({{"x.weight_packed", DType::kF32, {3, 32}}, scale}),
+                            {{"x.weight", {3, 64}}}, {}, kMxfp4),
+               "\"x.weight_packed\" is F32, expected U8");
+  EXPECT_ERROR(bind_weights(*Sample({packed, scale, {"x.weight", DType::kBF16, {3, 64}}}),
+                            {{"x.weight", {3, 64}}}, {}, kMxfp4),
+               "does not use (2): \"x.weight_packed\"");
 }
 
 TEST(Parts, EveryRowOfATensorMustBelongToOne) {
@@ -301,10 +263,10 @@ TEST(Mxfp4, GoldenOfAllCodesAndScales) {
   const auto expect = open_safetensors(folder + "/expect.safetensors");
   ASSERT_TRUE(expect.ok()) << expect.error().message;
   const NamedTensor& want = expect->content.tensors.at(0);
-  const auto bound = bind_weights(*checkpoint, {{want.name, want.view.shape}});
+  const auto bound = bind_weights(*checkpoint, {{want.name, want.view.shape}}, {}, kMxfp4);
   ASSERT_TRUE(bound.ok()) << bound.error().message;
   const WeightData& weight = bound->weights[0];
-  ASSERT_EQ(weight.format, WeightData::Format::kMXFP4);
+  ASSERT_EQ(weight.format, WeightFormat::kMXFP4);
   const std::int64_t rows = weight_rows(weight);
   const std::int64_t width = weight_row_elements(weight);
   // The floating-point mode of the thread must not matter.
@@ -341,7 +303,7 @@ TEST(Mxfp4, PartsOfAStack) {
     requests.push_back(request("x.weight", part_of(full, {e}, {{0, 1, 2}})));
     requests.push_back(request("x.weight", part_of(full, {e}, {{1, 1, 2}})));
   }
-  const auto bound = bind_weights(*sample, requests);
+  const auto bound = bind_weights(*sample, requests, {}, kMxfp4);
   ASSERT_TRUE(bound.ok()) << bound.error().message;
   for (std::size_t w = 0; w < 6; ++w) {
     std::vector<float> out(3 * 64);
@@ -355,8 +317,9 @@ TEST(Mxfp4, PartsOfAStack) {
     }
   }
   requests.pop_back();
-  EXPECT_ERROR(bind_weights(*sample, requests), "\"x.weight\": 3 of 18 rows, the first is row 1 of slice 2");
-  EXPECT_ERROR(bind_weights(*sample, {request("x.weight", part_of(full, {0, 1}))}),
+  EXPECT_ERROR(bind_weights(*sample, requests, {}, kMxfp4),
+               "\"x.weight\": 3 of 18 rows, the first is row 1 of slice 2");
+  EXPECT_ERROR(bind_weights(*sample, {request("x.weight", part_of(full, {0, 1}))}, {}, kMxfp4),
                "columns a multiple of 32");
 }
 
@@ -369,7 +332,7 @@ TEST(Mxfp4, NanScaleAndOverflowNameTheTensor) {
            {252, nullptr}}) {
     const Sample sample({{"x.weight_packed", DType::kU8, {2, 32}, codes},
                          {"x.weight_scale", DType::kU8, {2, 2}, {127, 254, 0, byte}}});
-    const auto bound = bind_weights(*sample, {{"x.weight", {2, 64}}});
+    const auto bound = bind_weights(*sample, {{"x.weight", {2, 64}}}, {}, kMxfp4);
     ASSERT_TRUE(bound.ok());
     std::vector<float> out(128);
     EXPECT_TRUE(read_rows_f32(bound->weights[0], 0, 1, out.data()).ok());
@@ -393,7 +356,7 @@ TEST(ReadRows, RandomShapesAgreeWithElementwiseConversion) {
     for (auto& b : data) b = static_cast<std::uint8_t>(random());
     WeightData weight;
     weight.shape = shape;
-    weight.plain = {dtype, shape, data.data() + 1};
+    weight.data = {dtype, shape, data.data() + 1};
     const std::int64_t rows = weight_rows(weight);
     const std::int64_t width = weight_row_elements(weight);
     ASSERT_EQ(rows * width, element_count(shape));

@@ -18,19 +18,6 @@ std::int64_t resident_bytes(const WeightSource& w, bool f32) {
   return w.elements() * (w.exact_in_bf16() || !f32 ? 2 : 4);
 }
 
-Status check_quantization(const Graph& graph, const std::vector<WeightData>& weights) {
-  const auto packed = std::ranges::find(weights, WeightData::Format::kMXFP4, &WeightData::format);
-  if (packed != weights.end() && graph.quantization().empty()) {
-    return Error{"config.json has no `quantization_config`, but " + packed->name +
-                 " is stored packed (MXFP4)"};
-  }
-  if (packed == weights.end() && !graph.quantization().empty()) {
-    return Error{"config.json declares `quantization_config` (" + graph.quantization() +
-                 "), but no tensor of the checkpoint is packed"};
-  }
-  return {};
-}
-
 }  // namespace
 
 Status Model::choose_context(std::int64_t weight_bytes) {
@@ -103,8 +90,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   }
   std::vector<IgnoredPrefix> ignored;
   for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason});
-  FL_ASSIGN(BoundWeights bound, bind_weights(checkpoint, requests, ignored));
-  FL_TRY(check_quantization(g, bound.weights));
+  FL_ASSIGN(BoundWeights bound, bind_weights(checkpoint, requests, ignored, g.quantization()));
   model->notices_ = std::move(bound.notices);
 
   std::vector<std::int64_t> bytes;

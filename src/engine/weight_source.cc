@@ -7,19 +7,18 @@ namespace {
 
 class CheckpointWeight final : public WeightSource {
  public:
-  explicit CheckpointWeight(WeightData data) : data_(std::move(data)) {}
+  explicit CheckpointWeight(WeightData data) : data_(std::move(data)), exact_(is_exact_in_bf16(data_)) {}
 
   [[nodiscard]] const std::string& name() const override { return data_.name; }
   [[nodiscard]] const Shape& shape() const override { return data_.shape; }
-  [[nodiscard]] bool exact_in_bf16() const override {
-    return data_.format == WeightData::Format::kMXFP4 || data_.plain.dtype == DType::kBF16;
-  }
+  [[nodiscard]] bool exact_in_bf16() const override { return exact_; }
   Status read_rows(std::int64_t begin, std::int64_t count, float* out) const override {
     return read_rows_f32(data_, begin, count, out);
   }
 
  private:
   WeightData data_;
+  bool exact_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quantization.h"
 #include "base/result.h"
 #include "base/tensor_part.h"
 #include "ops/contract.h"
@@ -81,9 +82,9 @@ class Graph {
   void set_logits(ValueId value) { logits_ = value; }
   [[nodiscard]] ValueId logits() const { return logits_; }
 
-  /// The packed format that config.json declares for some weights; empty when it declares none.
-  void set_quantization(std::string format) { quantization_ = std::move(format); }
-  [[nodiscard]] const std::string& quantization() const { return quantization_; }
+  /// The packed format that config.json declares for some weights.
+  void set_quantization(Quantization quantization) { quantization_ = std::move(quantization); }
+  [[nodiscard]] const Quantization& quantization() const { return quantization_; }
   void add_not_computed(NotComputed what) { not_computed_.push_back(std::move(what)); }
   [[nodiscard]] const std::vector<NotComputed>& not_computed() const { return not_computed_; }
 
@@ -113,7 +114,7 @@ class Graph {
   std::map<std::string, Stored, std::less<>> stored_;  // by tensor
   std::vector<NamedValue> names_;
   ValueId logits_ = -1;
-  std::string quantization_;
+  Quantization quantization_;
   std::vector<NotComputed> not_computed_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -133,6 +134,28 @@ PyValue declare_weight(const std::shared_ptr<Graph>& g, std::string name, Shape 
   return {g, unwrap(g->weight(std::move(decl)))};
 }
 
+void declare_quantization(Graph& g, const std::optional<std::string>& format,
+                          const std::vector<std::int64_t>& block, std::int64_t bits,
+                          std::vector<std::string> not_converted) {
+  Quantization q{.bits = bits, .not_converted = std::move(not_converted)};
+  if (!format) return g.set_quantization({});
+  const auto formats = {WeightFormat::kFP8, WeightFormat::kInt, WeightFormat::kMXFP4};
+  const auto* const found = std::ranges::find(formats, *format, format_name);
+  if (found == formats.end()) throw py::value_error("quantization: there is no format `" + *format + "`");
+  q.format = *found;
+  if (block.size() == 2 && block[0] >= 0 && block[1] >= 0) {
+    q.block_rows = block[0];
+    q.block_columns = block[1];
+  } else {
+    throw py::value_error("quantization: `block` is the rows and columns that share a scale, got " +
+                          shape_text(block));
+  }
+  if (q.format == WeightFormat::kInt && bits != 4 && bits != 8) {
+    throw py::value_error("quantization: integers have 4 or 8 bits, not " + std::to_string(bits));
+  }
+  g.set_quantization(std::move(q));
+}
+
 const Value& value_of(const PyValue& v) { return v.graph->values()[static_cast<std::size_t>(v.id)]; }
 
 }  // namespace
@@ -168,10 +191,13 @@ void bind_vocabulary(py::module_& m) {
           "Gives a value a name under which it can be asked for.")
       .def(
           "logits", [](Graph& g, const PyValue& v) { g.set_logits(v.id); }, "Marks the result.")
-      .def(
-          "quantization",
-          [](Graph& g, const std::optional<std::string>& f) { g.set_quantization(f.value_or("")); },
-          "The packed weight format that config.json declares, or None.")
+      .def("quantization", &declare_quantization, py::arg("format") = py::none(), py::kw_only(),
+           py::arg("block") = std::vector<std::int64_t>{}, py::arg("bits") = 0,
+           py::arg("not_converted") = std::vector<std::string>{},
+           "The packed weight format that config.json declares: fp8, int, mxfp4, or None. `block`: rows and "
+           "columns "
+           "that share a scale, 0 for all; `bits` of an integer; `not_converted`: modules that are stored "
+           "plain.")
       .def(
           "not_computed",
           [](Graph& g, std::string prefix, std::string reason) {

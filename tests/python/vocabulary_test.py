@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "models"))
 import config  # noqa: E402
 import tracing  # noqa: E402
+from layers.quantization import read_quantization  # noqa: E402
 
 
 class Vocabulary(unittest.TestCase):
@@ -79,6 +80,68 @@ class Vocabulary(unittest.TestCase):
             text = getattr(fl, name).__doc__
             self.assertIn("Source:", text)
             self.assertIn("Inputs:", text)
+
+
+class QuantizationConfig(unittest.TestCase):
+    """models/layers/quantization.py on the forms that published configs have."""
+
+    FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    MXFP4 = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    WEIGHTS = {"actorder": None, "block_structure": None, "dynamic": False, "group_size": 32, "num_bits": 4,
+               "observer": "minmax", "observer_kwargs": {}, "strategy": "group", "symmetric": True, "type": "int"}
+    INT4 = {"config_groups": {"group_0": {"input_activations": None, "output_activations": None, "targets": ["Linear"],
+                                          "weights": WEIGHTS}},
+            "format": "pack-quantized", "ignore": ["lm_head", "re:.*self_attn.*"], "kv_cache_scheme": None,
+            "quant_method": "compressed-tensors", "quantization_status": "compressed"}
+
+    def read(self, quantization):
+        root = config.Section({"quantization_config": quantization})
+        arguments = read_quantization(root)
+        root.finish()
+        fl.Graph("by hand").quantization(**arguments)
+        return arguments
+
+    def fails(self, quantization):
+        with self.assertRaises((config.ConfigError, ValueError)) as caught:
+            self.read(quantization)
+        return str(caught.exception)
+
+    def test_published_forms(self):
+        self.assertEqual(self.read(None), {})
+        self.assertEqual(self.read(self.FP8), {"format": "fp8", "block": [128, 128], "not_converted": []})
+        self.assertEqual(self.read({**self.FP8, "scale_fmt": "ue8m0", "fmt": "float8_e4m3fn",
+                                    "modules_to_not_convert": ["gate"]})["not_converted"], ["gate"])
+        self.assertEqual(self.read(self.MXFP4), {"format": "mxfp4", "block": [1, 32], "not_converted": ["lm_head"]})
+        self.assertEqual(self.read(self.INT4), {"format": "int", "bits": 4, "block": [1, 32],
+                                                "not_converted": ["lm_head", "re:.*self_attn.*"]})
+        self.assertEqual(self.read(self.weights(num_bits=8, strategy="channel", group_size=None))["block"], [1, 0])
+
+    def weights(self, **changed):
+        group = {**self.INT4["config_groups"]["group_0"], "weights": {**self.WEIGHTS, **changed}}
+        return {**self.INT4, "config_groups": {"group_0": group}}
+
+    def test_everything_else_is_named(self):
+        for key in ("quant_method", "activation_scheme", "weight_block_size"):
+            self.assertIn(key, self.fails({k: v for k, v in self.FP8.items() if k != key}))
+        for key in self.INT4:
+            self.assertIn(key, self.fails({k: v for k, v in self.INT4.items() if k != key}))
+        for key in set(self.WEIGHTS) - {"observer", "observer_kwargs"}:
+            weights = self.weights()
+            del weights["config_groups"]["group_0"]["weights"][key]
+            self.assertIn(key, self.fails(weights))
+        for quantization, text in [
+            ({**self.FP8, "fmt": "e5m2"}, "fmt"), ({**self.FP8, "weight_block_size": [128]}, "weight_block_size"),
+            ({**self.FP8, "weight_block_size": [0, 128]}, "weight_block_size"),
+            ({**self.FP8, "modules_to_not_convert": "lm_head"}, "modules_to_not_convert"),
+            ({**self.FP8, "brand_new": 1}, "brand_new"), ({**self.FP8, "quant_method": "gptq"}, "quant_method"),
+            ({**self.FP8, "quant_method": ["fp8"]}, "quant_method"), ([], "quantization_config"),
+            ({**self.INT4, "format": "nvfp4-pack-quantized"}, "format"), (self.weights(num_bits=3), "num_bits"),
+            (self.weights(symmetric=False), "symmetric"), (self.weights(type="float"), "type"),
+            (self.weights(group_size=None), "group_size"), (self.weights(group_size=0), "group_size"),
+            (self.weights(strategy="tensor_group"), "strategy"), (self.weights(scale_dtype="torch.uint8"), "scale_dtype"),
+            ({**self.INT4, "sparsity_config": {"format": "dense"}}, "sparsity_config"),
+        ]:
+            self.assertIn(text, self.fails(quantization))
 
 
 class ModelFiles(unittest.TestCase):
