@@ -39,11 +39,25 @@ class Section:
     def texts(self, names):
         self._read(names, lambda v: type(v) is str, "a text")
 
+    def optional_text(self, name):
+        """The key must be there; null stands for "does not apply"."""
+        self._read(name, lambda v: v is None or type(v) is str, "null or a text")
+
     def int_lists(self, names):
         self._read(names, lambda v: type(v) is list and all(type(i) is int for i in v), "a list of integers")
 
     def text_lists(self, names):
         self._read(names, lambda v: type(v) is list and all(type(i) is str for i in v), "a list of texts")
+
+    def text_list(self, name):
+        """A list of texts, returned: for keys whose name is a method's here."""
+        self.text_lists(name)
+        return self.__dict__.pop(name)
+
+    def one_of(self, name, values):
+        """One of a few values, each of which is implemented."""
+        self._read(name, lambda v: any(type(v) is type(known) and v == known for known in values),
+                   "one of " + ", ".join(repr(known) for known in values))
 
     def optional_float(self, name, low=-1e30, high=1e30):
         """The key must be there; null stands for "does not apply"."""
@@ -71,6 +85,30 @@ class Section:
                 found = value
             setattr(self, name, found)
 
+    def default_int(self, name, why, value, low=1, high=LARGEST):
+        """An integer that the family's published configs omit or leave null: `why` says what that means there."""
+        assert why
+        self._known.add(name)
+        found = self._data.get(name)
+        if found is not None and not (type(found) is int and low <= found <= high):
+            self._problem(f"`{self._full(name)}` must be an integer in {low}..{high}, got {found!r:.60}")
+            found = None
+        setattr(self, name, value if found is None else found)
+
+    def token_ids(self, name, why_absent=None):
+        """One id or a list of ids, read as a list. `why_absent`: the key may be missing or null, and why."""
+        def good(v):
+            ids = v if type(v) is list else [v]
+            return bool(ids) and all(type(i) is int and 0 <= i < LARGEST for i in ids)
+
+        if why_absent is not None and self._data.get(name) is None:
+            self._known.add(name)
+            setattr(self, name, [])
+            return
+        self._read(name, good, f"a token id or a list of them, each in 0..{LARGEST - 1}")
+        value = getattr(self, name)
+        setattr(self, name, sorted(set(value)) if type(value) is list and good(value) else [value] if good(value) else [])
+
     def section(self, name):
         """A nested object that must be there."""
         self._known.add(name)
@@ -88,6 +126,11 @@ class Section:
         self._known.add(name)
         return self.section(name) if self._data.get(name) is not None else None
 
+    @property
+    def path(self):
+        """Where this section stands in the file."""
+        return self._path
+
     def has(self, name):
         """Whether the key is there: for formats in which one of several keys says a thing."""
         return name in self._data
@@ -95,6 +138,10 @@ class Section:
     def ignore(self, names):
         """Keys that are known and have no effect on inference."""
         self._known.update(names.split())
+
+    def ignore_rest(self):
+        """Everything: the section is of a kind that cannot be read, which is a problem already."""
+        self._known.update(self._data)
 
     def require(self, condition, text):
         """A relation between keys that were read."""

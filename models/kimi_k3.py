@@ -6,8 +6,11 @@
     logits = lm_head(rms(mix(blocks + [r])))
 """
 import firstlight as fl
-from layers.kimi import Weights, check_backbone, feed_forward, has_indexer, kda, mla, read_backbone
-from layers.mxfp4 import read_quantization
+from layers.decoder import TEXT_BOILERPLATE
+from layers.kimi import check_backbone, feed_forward, has_indexer, kda, read_backbone
+from layers.latent import mla
+from layers.quantization import read_quantization
+from layers.weights import Weights
 
 
 def serves(config):
@@ -59,7 +62,7 @@ def build(g, c):
 
 def build_text(g, c, full_attention):
     """`full_attention(x, w, i)` computes a layer that is not KDA."""
-    g.quantization(c.quantization)
+    g.quantization(**c.quantization)
     g.not_computed("vision_tower.", "vision operators do not exist yet: images are refused")
     g.not_computed("mm_projector.", "vision operators do not exist yet: images are refused")
     w = Weights(g, "language_model.model.")
@@ -98,17 +101,3 @@ def build_text(g, c, full_attention):
     g.logits(fl.linear(fl.sampled_rows(final), g.weight("language_model.lm_head.weight", [c.vocab_size, hidden])))
     return {"max_context": c.max_position_embeddings, "vocab_size": c.vocab_size, "eos_token_ids": c.eos_token_ids,
             **c.image_facts}
-
-
-# k:1.3: library defaults that the published text_config carries along, without effect on inference. (top_k is a
-# sampling default, not the number of experts.)
-TEXT_BOILERPLATE = """
-_name_or_path add_cross_attention bad_words_ids begin_suppress_tokens chunk_size_feed_forward
-cross_attention_hidden_size decoder_start_token_id diversity_penalty do_sample early_stopping
-encoder_no_repeat_ngram_size exponential_decay_length_penalty finetuning_task forced_bos_token_id
-forced_eos_token_id id2label is_decoder is_encoder_decoder label2id length_penalty max_length min_length
-no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
-output_scores prefix problem_type pruned_heads remove_invalid_values repetition_penalty return_dict
-return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss
-tie_encoder_decoder tokenizer_class top_k top_p torchscript typical_p use_bfloat16
-"""

@@ -5,7 +5,9 @@
     logits = lm_head(rms(h))
 """
 import firstlight as fl
-from layers.kimi import Weights, check_backbone, feed_forward, kda, mla, read_backbone
+from layers.kimi import check_backbone, feed_forward, kda, read_backbone
+from layers.latent import mla
+from layers.weights import Weights
 
 
 def serves(config):

@@ -1,4 +1,5 @@
 // One arithmetic: the same bits whatever the chunking, threads, batch, fusions and values asked for.
+#include "golden_cases.h"
 #include "golden_support.h"
 
 namespace firstlight::testing {
@@ -53,21 +54,28 @@ void compare_case(const std::filesystem::path& folder, bool f32, const std::vect
 
 const std::vector<std::int64_t> kAllChunks = {1, 15, 16, 17, 63, 64, 65, 100};
 
-TEST(Bits, BundledCases) {
-  for (const char* name : {"kimi_linear_b", "kimi_k3_text_a", "kimi_k31_b", "kimi_k31_c"}) {
+class Bits : public ::testing::TestWithParam<Family> {};
+
+TEST_P(Bits, BundledCases) {
+  for (const std::string& name : GetParam().bundled) {
     for (const bool f32 : {true, false}) compare_case(bundled_goldens() / name, f32, {1, 17, 64});
   }
 }
 
-TEST(BitsSlow, AllSharedCasesAndCuts) {
+class BitsSlow : public ::testing::TestWithParam<Family> {};
+
+TEST_P(BitsSlow, AllSharedCasesAndCuts) {
   if (!std::filesystem::is_directory(shared_goldens())) {
     GTEST_SKIP() << "the larger golden sets are not here (" << shared_goldens() << ")";
   }
-  for (const char* name : {"kimi_linear_a", "kimi_linear_b", "kimi_k3_text_a", "kimi_k3_text_b", "kimi_k31_a",
-                           "kimi_k31_b", "kimi_k31_c"}) {
+  for (const std::string& name : GetParam().shared) {
     for (const bool f32 : {true, false}) compare_case(shared_goldens() / name, f32, kAllChunks);
   }
 }
+
+std::string family_name(const ::testing::TestParamInfo<Family>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Families, Bits, ::testing::ValuesIn(families()), family_name);
+INSTANTIATE_TEST_SUITE_P(Families, BitsSlow, ::testing::ValuesIn(families()), family_name);
 
 }  // namespace
 }  // namespace firstlight::testing

@@ -122,6 +122,14 @@ inline double relative_difference(const Tensor& actual, const Tensor& expected) 
   return size > 0 ? worst / size : worst;
 }
 
+/// One row as a tensor of its own.
+inline Tensor row_of(const Tensor& t, std::int64_t row) {
+  const std::int64_t bytes = static_cast<std::int64_t>(t.data.size()) / t.shape[0];
+  Tensor one{t.dtype, t.shape, {t.data.begin() + row * bytes, t.data.begin() + (row + 1) * bytes}};
+  one.shape[0] = 1;
+  return one;
+}
+
 /// Rows whose choices differ as sets although the gap of the row is at least `limit`; those below are counted
 /// in `excused`.
 inline int wrong_choices(const Tensor& actual, const Tensor& expected, const Tensor* gap, float limit,
@@ -140,11 +148,11 @@ inline int wrong_choices(const Tensor& actual, const Tensor& expected, const Ten
   return wrong;
 }
 
-/// KL(reference || ours) of the last rows, mean over rows, in nats.
-inline double divergence(const Tensor& reference, const Tensor& ours, std::int64_t rows) {
+/// KL(reference || ours) of one row, counted from the end (1: the last), in nats.
+inline double divergence(const Tensor& reference, const Tensor& ours, std::int64_t from_end) {
   const std::int64_t width = reference.width();
-  const auto log_probabilities = [&](const Tensor& t, std::int64_t r) {
-    const float* x = t.f32() + (t.shape[0] - rows + r) * width;
+  const auto log_probabilities = [&](const Tensor& t) {
+    const float* x = t.f32() + (t.shape[0] - from_end) * width;
     const double top = *std::max_element(x, x + width);
     double sum = 0;
     for (std::int64_t i = 0; i < width; ++i) sum += std::exp(x[i] - top);
@@ -153,12 +161,10 @@ inline double divergence(const Tensor& reference, const Tensor& ours, std::int64
     return out;
   };
   double total = 0;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::vector<double> p = log_probabilities(reference, r);
-    const std::vector<double> q = log_probabilities(ours, r);
-    for (std::size_t i = 0; i < p.size(); ++i) total += std::exp(p[i]) * (p[i] - q[i]);
-  }
-  return total / static_cast<double>(rows);
+  const std::vector<double> p = log_probabilities(reference);
+  const std::vector<double> q = log_probabilities(ours);
+  for (std::size_t i = 0; i < p.size(); ++i) total += std::exp(p[i]) * (p[i] - q[i]);
+  return total;
 }
 
 }  // namespace firstlight::testing

@@ -1,14 +1,11 @@
 // Whole models against reference implementations: f32 layer by layer, bf16 by divergence.
 #include <cstdio>
 
+#include "golden_cases.h"
 #include "golden_support.h"
 
 namespace firstlight::testing {
 namespace {
-
-const std::vector<std::string> kKimiLinear = {"kimi_linear_a", "kimi_linear_b"};
-const std::vector<std::string> kKimiK3 = {"kimi_k3_text_a", "kimi_k3_text_b"};
-const std::vector<std::string> kKimiK31 = {"kimi_k31_a", "kimi_k31_b", "kimi_k31_c"};
 
 void compare_f32(const std::filesystem::path& folder, double limit) {
   const Tensors expected = read_tensors(folder / "expect.safetensors");
@@ -48,15 +45,36 @@ void compare_f32(const std::filesystem::path& folder, double limit) {
   std::printf("choices excused by a small gap: %d\n", excused);
 }
 
+/// Whether the first choice in which this row of ours differs from the reference, by layer, was one between scores
+/// closer than bf16 resolves: what follows then compares two models, not two precisions.
+bool chose_within_rounding(const Tensors& expected, const Tensors& actual, const std::string& prompt,
+                           std::int64_t from_end) {
+  constexpr float kResolution = 0x1p-9F;
+  for (int layer = 0; layer < 64; ++layer) {
+    for (const char* kind : {"topk", "experts"}) {
+      const auto want = expected.find(prompt + "." + kind + "." + std::to_string(layer));
+      const auto gap = expected.find(prompt + "." + kind + "_gap." + std::to_string(layer));
+      if (want == expected.end() || gap == expected.end()) continue;
+      const std::int64_t row = want->second.shape[0] - from_end;
+      int excused = 0;
+      const Tensor one = row_of(want->second, row);
+      if (wrong_choices(row_of(actual.at(want->first), row), one, nullptr, 0, excused) == 0) continue;
+      return gap->second.f32()[row] < kResolution;
+    }
+  }
+  return false;
+}
+
 /// Ratio of our divergence to that of the reference's own bf16 run, over the prompts of a family.
 void compare_bf16(const std::vector<std::filesystem::path>& folders) {
   std::vector<double> ours;
   std::vector<double> theirs;
+  std::size_t excused = 0;
   for (const auto& folder : folders) {
     const Tensors expected = read_tensors(folder / "expect.safetensors");
     RunSettings settings;
     settings.f32 = false;
-    settings.kinds = {"logits"};
+    settings.kinds = {"logits", "experts", "topk"};
     const Tensors actual = run_case(folder, expected, settings);
     for (const auto& [name, bf16] : expected) {
       if (!name.ends_with(".logits_bf16")) continue;
@@ -64,8 +82,14 @@ void compare_bf16(const std::vector<std::filesystem::path>& folders) {
       const auto got = actual.find(prompt + ".logits");
       ASSERT_NE(got, actual.end());
       const Tensor& f32 = expected.at(prompt + ".logits");
-      ours.push_back(divergence(f32, got->second, bf16.shape[0]));
-      theirs.push_back(divergence(f32, bf16, bf16.shape[0]));
+      for (std::int64_t r = bf16.shape[0]; r > 0; --r) {
+        if (chose_within_rounding(expected, actual, prompt, r)) {
+          ++excused;
+          continue;
+        }
+        ours.push_back(divergence(f32, got->second, r));
+        theirs.push_back(divergence(f32, bf16, r));
+      }
     }
   }
   ASSERT_FALSE(ours.empty());
@@ -78,53 +102,52 @@ void compare_bf16(const std::vector<std::filesystem::path>& folders) {
     std::ranges::sort(v);
     return (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
   };
-  std::printf("%zu prompts, KL ours / reference bf16: median %.3g / %.3g, mean %.3g / %.3g\n", ours.size(),
-              median(ours), median(theirs), mean(ours), mean(theirs));
+  std::printf("%zu rows, KL ours / reference bf16: median %.3g / %.3g, mean %.3g / %.3g; %zu excused\n",
+              ours.size(), median(ours), median(theirs), mean(ours), mean(theirs), excused);
+  EXPECT_LE(excused, (ours.size() + excused) / 4);
   EXPECT_LE(median(ours), 2 * median(theirs));
   EXPECT_LE(mean(ours), 4 * mean(theirs));
 }
 
-TEST(Golden, BundledCasesInF32) {
-  compare_f32(bundled_goldens() / "kimi_linear_b", 1e-4);
-  compare_f32(bundled_goldens() / "kimi_k3_text_a", 2e-4);
-  compare_f32(bundled_goldens() / "kimi_k31_b", 2e-4);
-  compare_f32(bundled_goldens() / "kimi_k31_c", 2e-4);
+std::vector<std::filesystem::path> folders(const std::filesystem::path& root,
+                                           const std::vector<std::string>& names) {
+  std::vector<std::filesystem::path> out;
+  for (const std::string& name : names) out.push_back(root / name);
+  return out;
 }
 
-class SharedGolden : public ::testing::Test {
+class Golden : public ::testing::TestWithParam<Family> {};
+
+TEST_P(Golden, BundledInF32) {
+  for (const auto& folder : folders(bundled_goldens(), GetParam().bundled)) {
+    compare_f32(folder, GetParam().limit);
+  }
+}
+TEST_P(Golden, BundledBf16DivergesNoMoreThanTheReference) {
+  compare_bf16(folders(bundled_goldens(), GetParam().bundled));
+}
+
+class SharedGolden : public ::testing::TestWithParam<Family> {
  protected:
   void SetUp() override {
     if (!std::filesystem::is_directory(shared_goldens())) {
       GTEST_SKIP() << "the larger golden sets are not here (" << shared_goldens() << ")";
     }
   }
-  static std::vector<std::filesystem::path> folders(const std::vector<std::string>& names) {
-    std::vector<std::filesystem::path> out;
-    for (const std::string& name : names) out.push_back(shared_goldens() / name);
-    return out;
-  }
 };
 
-TEST_F(SharedGolden, KimiLinearInF32) {
-  for (const auto& folder : folders(kKimiLinear)) compare_f32(folder, 1e-4);
+TEST_P(SharedGolden, InF32) {
+  for (const auto& folder : folders(shared_goldens(), GetParam().shared)) {
+    compare_f32(folder, GetParam().limit);
+  }
 }
-TEST_F(SharedGolden, KimiK3InF32) {
-  for (const auto& folder : folders(kKimiK3)) compare_f32(folder, 2e-4);
-}
-TEST_F(SharedGolden, KimiK31InF32) {
-  for (const auto& folder : folders(kKimiK31)) compare_f32(folder, 2e-4);
-}
-TEST_F(SharedGolden, Bf16DivergesNoMoreThanTheReference) {
-  compare_bf16(folders(kKimiLinear));
-  compare_bf16(folders(kKimiK3));
-  compare_bf16(folders(kKimiK31));
+TEST_P(SharedGolden, Bf16DivergesNoMoreThanTheReference) {
+  compare_bf16(folders(shared_goldens(), GetParam().shared));
 }
 
-TEST(Golden, Bf16DivergesNoMoreThanTheReference) {
-  compare_bf16({bundled_goldens() / "kimi_linear_b"});
-  compare_bf16({bundled_goldens() / "kimi_k3_text_a"});
-  compare_bf16({bundled_goldens() / "kimi_k31_c"});
-}
+std::string family_name(const ::testing::TestParamInfo<Family>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Families, Golden, ::testing::ValuesIn(families()), family_name);
+INSTANTIATE_TEST_SUITE_P(Families, SharedGolden, ::testing::ValuesIn(families()), family_name);
 
 }  // namespace
 }  // namespace firstlight::testing

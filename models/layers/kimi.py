@@ -1,35 +1,17 @@
-"""Layers of the Kimi-Linear backbone (Kimi-Linear, Kimi-K3 and its DSA variant).
+"""Layers of the Kimi-Linear backbone (Kimi-Linear, Kimi-K3 and its DSA variant), besides latent attention.
 
 `x [T, D]` is a layer's normed input. "k:n" points to a section of the family's specification (docs/spec-sources.md);
-papers: Kimi Linear (KDA), arXiv 2510.26692; DeepSeek-V2 (MLA), 2405.04434; DeepSeek-V3 (router), 2412.19437;
-DeepSeek-V3.2 (DSA), 2512.02556.
+papers: Kimi Linear (KDA), arXiv 2510.26692; DeepSeek-V3 (router), 2412.19437.
 """
 import firstlight as fl
 from config import LARGEST_HEAD
-
-# k:3.1: the first-party code builds q_a_layernorm and kv_a_layernorm with the class default, whatever rms_norm_eps says.
-LATENT_EPS = 1e-6
-# d:2: the LayerNorm of the index key.
-INDEX_KEY_EPS = 1e-6
+from layers.experts import check_experts, experts, route
 
 
 def has_indexer(config):
     """Whether a kimi_k3 config describes sparse attention (d:5)."""
     text = config.get("text_config")
     return isinstance(text, dict) and any(key.startswith("index") for key in text)
-
-
-class Weights:
-    """Tensors of the checkpoint under a common prefix."""
-
-    def __init__(self, g, prefix):
-        self.g, self.prefix = g, prefix
-
-    def __call__(self, name, *shape, **how):
-        return self.g.weight(self.prefix + name, list(shape), **how)
-
-    def at(self, name):
-        return Weights(self.g, self.prefix + name + ".")
 
 
 def kda(x, w, c, layer):
@@ -73,49 +55,6 @@ def kda(x, w, c, layer):
     return fl.linear(o, w("o_proj.weight", hidden, width))  # step 11
 
 
-def mla(x, w, c, choose=None):
-    """Multi-head latent attention without rotation, k:3.4, in its absorbed form.
-
-    `choose(x, cq)` returns the positions attended by each row (DSA), or is None for dense attention.
-    """
-    heads, nope, rope, vdim = c.num_attention_heads, c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim
-    hidden, rank = c.hidden_size, c.kv_lora_rank
-    if c.q_lora_rank is None:
-        cq, q = None, fl.linear(x, w("q_proj.weight", heads * (nope + rope), hidden))
-    else:
-        cq = fl.linear(x, w("q_a_proj.weight", c.q_lora_rank, hidden))
-        cq = fl.rms_norm(cq, w("q_a_layernorm.weight", c.q_lora_rank), eps=LATENT_EPS)
-        q = fl.linear(cq, w("q_b_proj.weight", heads * (nope + rope), c.q_lora_rank))
-    latent, k_pe = fl.linear(x, w("kv_a_proj_with_mqa.weight", rank + rope, hidden)), None
-    if rope > 0:
-        latent, k_pe = fl.split(latent, at=rank)
-    latent = fl.rms_norm(latent, w("kv_a_layernorm.weight", rank), eps=LATENT_EPS)  # k_pe is not normed
-    o = fl.mla(
-        q, latent, k_pe, w("kv_b_proj.weight", heads * (nope + vdim), rank),
-        None if choose is None else choose(x, cq),
-        heads=heads, nope_dim=nope, rope_dim=rope, v_dim=vdim,
-        scale=(nope + rope) ** -0.5,  # the unrotated rope part counts
-    )
-    if c.output_gate:
-        o = fl.sigmoid_mul(o, fl.linear(x, w("g_proj.weight", heads * vdim, hidden)))
-    return fl.linear(o, w("o_proj.weight", hidden, heads * vdim))
-
-
-def indexer(x, cq, w, c):
-    """The lightning indexer of DSA, d:2 and (pooled keys) d:2.1, rotation off."""
-    heads, dim, pool = c.index_n_heads, c.index_head_dim, c.index_kpool
-    q = fl.linear(cq, w("wq_b.weight", heads * dim, c.q_lora_rank))
-    k = fl.linear(x, w("wk.weight", dim, c.hidden_size))
-    k = fl.layer_norm(k, w("k_norm.weight", dim), w("k_norm.bias", dim), eps=INDEX_KEY_EPS)
-    weight = fl.linear(x, w("weights_proj.weight", heads, c.hidden_size), precision="f32")
-    if pool == 1:
-        return fl.dsa_index(q, k, weight, heads=heads, dim=dim, topk=c.index_topk)
-    gate = fl.linear(x, w("index_kpool_compress_gate", dim, c.hidden_size))
-    ape = w("index_kpool_compress_ape", pool, dim)
-    return fl.dsa_index(q, k, weight, gate, ape, heads=heads, dim=dim, topk=c.index_topk, kpool=pool,
-                        select_tail=c.index_kpool_always_select_tail)
-
-
 def activation(gate, up, c):
     """SiLU (SwiGLU) or SiTU, k:3.6."""
     if c.situ is None:
@@ -132,23 +71,16 @@ def mlp(x, w, c, width):
 def moe(x, w, c, layer):
     """Mixture of experts, k:3.5; latent when `routed_expert_hidden_size` is given."""
     count, width, latent = c.num_experts, c.moe_intermediate_size, c.latent_size
-    logits = fl.linear(x, w("gate.weight", count, c.hidden_size), precision="f32")
-    experts, weights = fl.moe_route(
-        logits, w("gate.e_score_correction_bias", count), topk=c.num_experts_per_token,
+    chosen = route(
+        x, w, c, layer, count=count, topk=c.num_experts_per_token, bias=w("gate.e_score_correction_bias", count),
         groups=c.num_expert_group, topk_groups=c.topk_group,
         renormalize=c.moe_renormalize and c.num_experts_per_token > 1, scale=c.routed_scaling_factor,
     )
-    w.g.name(experts, f"experts.{layer}")
     u = x if latent is None else fl.linear(x, w("routed_expert_down_proj.weight", latent, c.hidden_size))
     size = c.hidden_size if latent is None else latent
 
-    def matrices(name, rows, columns):
-        return [w(f"experts.{e}.{name}.weight", rows, columns) for e in range(count)]
-
-    y = fl.moe_experts(
-        u, experts, weights, matrices("w1", width, size), matrices("w3", width, size), matrices("w2", size, width),
-        **({"activation": "silu"} if c.situ is None else {"activation": "situ", **c.situ}),
-    )
+    y = experts(u, chosen, w, count=count, width=width, size=size, names=("w1", "w3", "w2"),
+                **({} if c.situ is None else {"activation": "situ", **c.situ}))
     if latent is not None:
         if c.latent_norm:
             y = fl.rms_norm(y, w("routed_expert_norm.weight", latent), eps=c.rms_norm_eps)
@@ -194,9 +126,7 @@ def check_backbone(c):
     layers = list(range(1, c.num_hidden_layers + 1))
     c.require(sorted(lin.full_attn_layers + lin.kda_layers) == layers,
               "`linear_attn_config.full_attn_layers` and `kda_layers` must name each layer 1..num_hidden_layers once")
-    # Three matrices an expert: a graph of this size still traces in seconds (K3 has 82432 experts).
-    c.require(c.num_hidden_layers * c.num_experts <= 1 << 18,
-              "`num_hidden_layers` times `num_experts` exceeds 262144 experts: no such model exists")
+    check_experts(c, "num_experts", "num_experts_per_token")
     c.require(c.num_experts % c.num_expert_group == 0 and c.topk_group <= c.num_expert_group,
               "`num_expert_group` must divide `num_experts`, and `topk_group` must not exceed it")
     c.require(c.num_experts_per_token <= c.num_experts // c.num_expert_group * c.topk_group,

@@ -16,6 +16,18 @@ CASES = {  # prompts that show single tokens, a chunk's tail, and rows beyond in
     "kimi_k3_text_a": ("p1", "p4"),
     "kimi_k31_b": ("p1", "p2", "p4", "p5"),
     "kimi_k31_c": ("p2", "p4", "p5"),
+    "deepseek_v32_b": ("p1", "p5"),
+    "deepseek_v32_fp8_f32scale": ("p1", "p3"),
+    "glm_moe_dsa_shared": ("p1", "p5"),
+    "gpt_oss": ("p1", "p4", "p5"),
+    "gemma3_text": ("p1", "p4", "p5"),
+    "llama3_scaled": ("p1", "p4", "p5"),
+    "minimax_m2": ("p1", "p4", "p5"),
+    "mistral_window": ("p1", "p4", "p5"),
+    "mixtral": ("p1", "p4"),
+    "qwen3_moe": ("p1", "p4"),
+    "qwen3_next": ("p1", "p4", "p5"),
+    "qwen3_5_moe": ("p1", "p4", "p5"),
 }
 
 for case, prompts in CASES.items():
