@@ -21,8 +21,8 @@ void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
 /// The paths of keys that every plain decoder ignores (models/layers/decoder.py), and `more`.
 std::set<std::string> decoder_keys(const std::set<std::string>& more) {
-  std::set<std::string> keys = {"architectures",        "auto_map",  "torch_dtype",       "dtype",
-                                "initializer_range",    "use_cache", "attention_dropout", "bos_token_id",
+  std::set<std::string> keys = {"architectures",        "auto_map",    "torch_dtype",       "dtype",
+                                "initializer_range",    "use_cache",   "attention_dropout", "bos_token_id",
                                 "transformers_version", "pad_token_id"};
   keys.insert(more.begin(), more.end());
   return keys;
@@ -38,9 +38,8 @@ const Case kCases[] = {
     {"kimi_k31_c"},
     {"deepseek_v32_b", kDeepseek},
     {"deepseek_v32_fp8_f32scale", kDeepseek},
-    {"glm_moe_dsa_shared",
-     decoder_keys({"ep_size", "pretraining_tp", "head_dim", "index_share_for_mtp_iteration",
-                   "moe_router_dtype"})},
+    {"glm_moe_dsa_shared", decoder_keys({"ep_size", "pretraining_tp", "head_dim",
+                                         "index_share_for_mtp_iteration", "moe_router_dtype"})},
     {"gpt_oss", decoder_keys({"output_router_logits", "router_aux_loss_coef"})},
     {"gemma3_text", decoder_keys({"cache_implementation"})},
     // Configs of Llama and Mistral omit keys; the defaults stand in the model file.
@@ -275,9 +274,10 @@ TEST_P(Accounting, ConfigValuesOfTheWrongKindAreNamed) {
   Json walk = original;
   Json::json_pointer text;
   if (original.contains("text_config")) text /= "text_config";
-  for (const char* key : {"hidden_size", "num_experts", "n_routed_experts", "num_local_experts", "rms_norm_eps",
-                          "kv_lora_rank", "head_dim", "mla_use_nope", "hidden_act", "hidden_activation",
-                          "num_key_value_heads", "tie_word_embeddings", "rope_theta", "layer_types"}) {
+  for (const char* key :
+       {"hidden_size", "num_experts", "n_routed_experts", "num_local_experts", "rms_norm_eps", "kv_lora_rank",
+        "head_dim", "mla_use_nope", "hidden_act", "hidden_activation", "num_key_value_heads",
+        "tie_word_embeddings", "rope_theta", "layer_types"}) {
     if (!original[text].contains(key) || without_effect(key)) continue;
     for (const Json& bad :
          {Json("many"), Json(-3), Json::array({1}), Json(1e300), Json(1000000000000), Json()}) {
@@ -298,10 +298,10 @@ TEST_P(Accounting, SizesOfAConfigAreNotTrusted) {
   const Json original = config();
   Json::json_pointer text;
   if (original.contains("text_config")) text /= "text_config";
-  for (const char* key :
-       {"num_hidden_layers", "num_experts", "num_experts_per_token", "num_experts_per_tok", "n_routed_experts",
-        "num_local_experts", "vocab_size", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim",
-        "rotary_dim", "qk_nope_head_dim", "intermediate_size", "moe_intermediate_size"}) {
+  for (const char* key : {"num_hidden_layers", "num_experts", "num_experts_per_token", "num_experts_per_tok",
+                          "n_routed_experts", "num_local_experts", "vocab_size", "hidden_size",
+                          "num_attention_heads", "num_key_value_heads", "head_dim", "rotary_dim",
+                          "qk_nope_head_dim", "intermediate_size", "moe_intermediate_size"}) {
     if (!original[text].contains(key) || without_effect(key)) continue;
     for (const std::int64_t size : {std::int64_t{4000}, std::int64_t{65536}, std::int64_t{16000000},
                                     std::int64_t{1000000000}, std::int64_t{1} << 62}) {

@@ -64,6 +64,7 @@ def finish(g, c, final, w, head="lm_head.weight"):
     g.name(final, "final")
     if c.tie_word_embeddings:
         table = w("embed_tokens.weight", c.vocab_size, c.hidden_size)
+        g.not_computed(head, "the embedding is used (tie_word_embeddings)", copy_of=w.prefix + "embed_tokens.weight")
     else:
         table = g.weight(head, [c.vocab_size, c.hidden_size])
     g.logits(fl.linear(fl.sampled_rows(final), table))

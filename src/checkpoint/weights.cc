@@ -66,6 +66,7 @@ class Binder {
         unread_.add(quote_text(entries[i].name) + " in " + checkpoint_.file_of(entries[i]));
       } else {
         const auto r = static_cast<std::size_t>(rule - ignored.begin());
+        if (!rule->copy_of.empty()) check_copy(entries[i], rule->copy_of);
         ++counts[r];
         bytes[r] += entries[i].view.bytes();
       }
@@ -93,7 +94,7 @@ class Binder {
       missing.add(item);
     }
     const std::string lines = missing.line() + unread_.line() + shapes_.line() + dtypes_.line() +
-                              formats_.line() + padding_.line() + unread_rows().line();
+                              formats_.line() + padding_.line() + copies_.line() + unread_rows().line();
     if (lines.empty() && packed_ == 0 && quantization_.format != WeightFormat::kPlain) {
       return Error{checkpoint_.folder() + ": config.json declares `quantization_config` (" +
                    std::string(format_name(quantization_.format)) +
@@ -109,6 +110,17 @@ class Binder {
     if (!index) return nullptr;
     used_[*index] = true;
     return &checkpoint_.entries()[*index];
+  }
+
+  /// A tensor that is left out because it repeats another one must really do so.
+  void check_copy(const Checkpoint::Entry& entry, const std::string& name) {
+    const auto index = checkpoint_.index_of(name);
+    if (!index) return;  // reported as missing
+    const TensorView& a = entry.view;
+    const TensorView& b = checkpoint_.entries()[*index].view;
+    if (a.dtype == b.dtype && a.shape == b.shape && std::equal(a.data, a.data + a.bytes(), b.data)) return;
+    copies_.add(quote_text(entry.name) + " is not " + quote_text(name) + ", in " +
+                checkpoint_.file_of(entry));
   }
 
   /// Many parts ask for the same tensor: each is reported once.
@@ -291,6 +303,7 @@ class Binder {
   ProblemList dtypes_{"tensors of another type"};
   ProblemList formats_{"tensors of a format that config.json does not declare"};
   ProblemList padding_{"tensors whose extra rows are not zero"};
+  ProblemList copies_{"tensors that config.json calls copies of others (tied weights), and are not"};
 };
 
 }  // namespace

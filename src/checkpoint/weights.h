@@ -36,6 +36,7 @@ struct WeightRequest {
 struct IgnoredPrefix {
   std::string prefix;
   std::string reason;
+  std::string copy_of = {};  // if not empty: the tensor must hold the same bytes as this one
 };
 
 /// Where the rows of a weight lie in its tensor: row r is row first + r / count * every + r % count of a

@@ -95,6 +95,23 @@ TEST(BindWeights, IgnoredPrefixesAreCounted) {
       bind_weights(*sample, {{"a", {2}}, {"vision_tower.a", {2}}}, {{"vision_tower.", "text only"}}).ok());
 }
 
+TEST(BindWeights, ACopyMustBeOne) {
+  const Stored table{"embed", DType::kBF16, {2}, {1, 2, 3, 4}};
+  const auto bind = [&](Stored head) {
+    const Sample sample({table, std::move(head)});
+    auto bound = bind_weights(*sample, {{"embed", {2}}}, {{"lm_head.weight", "tied", "embed"}});
+    return bound.ok() ? bound->notices.at(0) : bound.error().message;
+  };
+  EXPECT_EQ(bind({"lm_head.weight", DType::kBF16, {2}, {1, 2, 3, 4}}),
+            "1 tensors (4 bytes) under \"lm_head.weight\" are not used: tied");
+  for (const Stored& other : {Stored{"lm_head.weight", DType::kBF16, {2}, {1, 2, 3, 5}},
+                              Stored{"lm_head.weight", DType::kF16, {2}, {1, 2, 3, 4}},
+                              Stored{"lm_head.weight", DType::kBF16, {1}, {1, 2}}}) {
+    EXPECT_TRUE(contains(bind(other), "\"lm_head.weight\" is not \"embed\", in model.safetensors"))
+        << bind(other);
+  }
+}
+
 TEST(BindWeights, LongListsAreCutButCounted) {
   std::vector<Stored> stored;
   std::vector<WeightRequest> requests;

@@ -89,7 +89,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
                         .part = w.part});
   }
   std::vector<IgnoredPrefix> ignored;
-  for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason});
+  for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason, n.copy_of});
   FL_ASSIGN(BoundWeights bound, bind_weights(checkpoint, requests, ignored, g.quantization()));
   model->notices_ = std::move(bound.notices);
 

@@ -54,6 +54,7 @@ struct NamedValue {
 struct NotComputed {
   std::string prefix;
   std::string reason;
+  std::string copy_of = {};  // if not empty: they must hold the same bytes as this tensor
 };
 
 class Graph {

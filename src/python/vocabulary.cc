@@ -200,10 +200,11 @@ void bind_vocabulary(py::module_& m) {
            "plain.")
       .def(
           "not_computed",
-          [](Graph& g, std::string prefix, std::string reason) {
-            g.add_not_computed({std::move(prefix), std::move(reason)});
+          [](Graph& g, std::string prefix, std::string reason, std::string copy_of) {
+            g.add_not_computed({std::move(prefix), std::move(reason), std::move(copy_of)});
           },
-          "Tensors that are known and left out, with a notice.")
+          py::arg("prefix"), py::arg("reason"), py::kw_only(), py::arg("copy_of") = "",
+          "Tensors that are known and left out, with a notice. `copy_of`: only if they equal this tensor.")
       .def("__str__", &graph_text);
   for (const OpContract* op : all_contracts()) {
     m.def(
