@@ -25,6 +25,12 @@ struct TensorPart {
   friend bool operator==(const TensorPart&, const TensorPart&) = default;
 };
 
+/// A part of the tensor of that name.
+struct NamedPart {
+  std::string name;
+  TensorPart part;
+};
+
 /// Rows as a model file gives them; every = 0: once.
 struct RowChoice {
   std::int64_t first = 0;

@@ -24,6 +24,30 @@ std::string dtype_list(std::span<const DType> dtypes) {
   return text;
 }
 
+/// Whether the tensor is there, plain or in pieces that a packed format names after it.
+bool holds(const Checkpoint& checkpoint, const std::string& name) {
+  if (checkpoint.index_of(name)) return true;
+  const auto entries = checkpoint.entries();
+  const std::string pieces = name + "_";
+  const auto at = std::partition_point(entries.begin(), entries.end(),
+                                       [&](const Checkpoint::Entry& entry) { return entry.name < pieces; });
+  return at != entries.end() && at->name.starts_with(pieces);
+}
+
+/// The request for the other tensor, where only that is stored.
+std::optional<WeightRequest> other_request(const Checkpoint& checkpoint, const WeightRequest& request) {
+  if (!request.or_part || holds(checkpoint, request.name) || !holds(checkpoint, request.or_part->name))
+    return {};
+  WeightRequest other = request;
+  other.name = request.or_part->name;
+  other.part = request.or_part->part;
+  other.shape = other.part->full;
+  other.also_accept.clear();
+  other.padded_rows = 0;
+  other.or_part.reset();
+  return other;
+}
+
 /// Binds requests one by one and remembers what went wrong and what was used.
 class Binder {
  public:
@@ -47,6 +71,7 @@ class Binder {
       bind_plain(request, *entry, weight);
     } else {
       miss(request.name);
+      if (request.or_part) missed_parts_[request.name] = request.or_part->name;
     }
     return weight;
   }
@@ -88,6 +113,9 @@ class Binder {
         std::string_view near = nearest_name(name, unread_names_);
         for (const char* suffix : {"_packed", "_blocks"}) {
           if (near.empty()) near = nearest_name(name + suffix, unread_names_);
+        }
+        if (const auto part = missed_parts_.find(name); part != missed_parts_.end()) {
+          item += ", or " + quote_text(part->second) + " with it";
         }
         if (!near.empty()) item += " (did you mean " + quote_text(near) + "?)";
       }
@@ -295,8 +323,9 @@ class Binder {
   std::vector<bool> format_reported_;  // by entry
   std::vector<std::string> missing_;
   std::set<std::string> missed_;
-  std::set<std::string> whole_;                   // tensors that a request takes whole
-  std::map<std::string, PartCoverage> coverage_;  // of tensors that are taken in parts
+  std::map<std::string, std::string, std::less<>> missed_parts_;  // where a missing tensor could be a part
+  std::set<std::string> whole_;                                   // tensors that a request takes whole
+  std::map<std::string, PartCoverage> coverage_;                  // of tensors that are taken in parts
   std::vector<std::string_view> unread_names_;
   ProblemList unread_{"tensors that the model does not use"};
   ProblemList shapes_{"tensors of another shape"};
@@ -319,7 +348,8 @@ Result<BoundWeights> bind_weights(const Checkpoint& checkpoint, const std::vecto
     for (const Shape& other : request.also_accept) {
       check(element_count(other) == element_count(request.shape), "also_accept holds the same elements");
     }
-    bound.weights.push_back(binder.bind(request));
+    const std::optional<WeightRequest> other = other_request(checkpoint, request);
+    bound.weights.push_back(binder.bind(other ? *other : request));
   }
   binder.account(ignored, bound.notices);
   FL_TRY(binder.finish());

@@ -30,6 +30,8 @@ struct WeightRequest {
   std::int64_t padded_rows = 0;
   /// Only this part is wanted; its `full` is `shape`. All rows of a tensor must be asked for, in any parts.
   std::optional<TensorPart> part = {};
+  /// Files that store nothing under `name` may store this instead.
+  std::optional<NamedPart> or_part = {};
 };
 
 /// Tensors that the model does not use on purpose.

@@ -232,6 +232,34 @@ TEST(Parts, RandomPartsReadTheRowsThatTheirTextNames) {
   }
 }
 
+TEST(Parts, ATensorOrAPartOfAnother) {
+  std::vector<WeightRequest> either;
+  for (const std::int64_t e : {0, 1}) {
+    either.push_back({.name = "x." + std::to_string(e) + ".weight", .shape = {4, 32}});
+    either.back().or_part = NamedPart{"stack", part_of({2, 4, 32}, {e})};
+  }
+  const Stored x0{"x.0.weight", DType::kF32, {4, 32}};
+  const Stored x1{"x.1.weight", DType::kF32, {4, 32}};
+  const Stored stack{"stack", DType::kBF16, {2, 4, 32}};
+  const auto names = [](const Result<BoundWeights>& bound) {
+    EXPECT_TRUE(bound.ok()) << bound.error().message;
+    return bound.ok() ? bound->weights[0].name + " " + bound->weights[1].name : "";
+  };
+  EXPECT_EQ(names(bind_weights(*Sample({x0, x1}), either)), "x.0.weight x.1.weight");
+  EXPECT_EQ(names(bind_weights(*Sample({stack}), either)), "stack[0] stack[1]");
+  const Stored packed{"x.0.weight_packed", DType::kU8, {4, 16}};
+  const Stored scale{"x.0.weight_scale", DType::kU8, {4, 1}};
+  EXPECT_EQ(names(bind_weights(*Sample({packed, scale, x1}), either, {}, {.format = WeightFormat::kMXFP4})),
+            "x.0.weight x.1.weight");
+
+  EXPECT_ERROR(bind_weights(*Sample({x0}), either),
+               "missing tensors (1): \"x.1.weight\", or \"stack\" with it");
+  EXPECT_ERROR(bind_weights(*Sample({x0, x1, stack}), either), "does not use (1): \"stack\"");
+  EXPECT_ERROR(bind_weights(*Sample({x0, stack}), either),
+               "\"stack\": 4 of 8 rows, the first is row 0 of slice 0");
+  EXPECT_ERROR(bind_weights(*Sample({{"stack", DType::kBF16, {3, 4, 32}}}), either), "expected [2, 4, 32]");
+}
+
 TEST(Parts, WhatIsNoPartOfATensor) {
   EXPECT_ERROR(make_part({4, 2}, {0, 1}, std::nullopt, false), "leaves no rows");
   EXPECT_ERROR(make_part({4, 2}, {4}, std::nullopt, false), "lies outside");

@@ -86,7 +86,8 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
                         .shape = w.part ? w.part->full : w.shape,
                         .also_accept = w.also,
                         .padded_rows = w.padded,
-                        .part = w.part});
+                        .part = w.part,
+                        .or_part = w.or_part});
   }
   std::vector<IgnoredPrefix> ignored;
   for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason, n.copy_of});

@@ -51,22 +51,38 @@ std::string weight_label(const WeightDecl& weight) {
   return weight.name + (weight.part ? part_text(*weight.part) : "");
 }
 
-Result<ValueId> Graph::weight(WeightDecl decl) {
-  // Sizes come from config.json: their product must not overflow.
+namespace {
+
+/// Sizes come from config.json: their product must not overflow.
+Status check_stored(const std::string& name, const Shape& stored) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
   std::int64_t elements = 1;
-  const Shape& stored = decl.part ? decl.part->full : decl.shape;
   for (const std::int64_t d : stored) {
     if (d > kMostElements / std::max<std::int64_t>(elements, 1)) {
-      return Error{"weight " + decl.name + ": shape " + shape_text(stored) + " is larger than any model"};
+      return Error{"weight " + name + ": shape " + shape_text(stored) + " is larger than any model"};
     }
     elements *= d;
-    if (d <= 0) return Error{"weight " + decl.name + ": shape " + shape_text(stored) + " is not positive"};
+    if (d <= 0) return Error{"weight " + name + ": shape " + shape_text(stored) + " is not positive"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ValueId> Graph::weight(WeightDecl decl) {
+  const Shape& stored = decl.part ? decl.part->full : decl.shape;
+  FL_TRY(check_stored(decl.name, stored));
+  if (decl.or_part) {
+    FL_TRY(check_stored(decl.or_part->name, decl.or_part->part.full));
   }
   const std::string label = weight_label(decl);
   if (decl.part && part_shape(*decl.part) != decl.shape) {
     return Error{"weight " + label + " has shape " + shape_text(part_shape(*decl.part)) + ", not " +
                  shape_text(decl.shape)};
+  }
+  if (decl.or_part && part_shape(decl.or_part->part) != decl.shape) {
+    return Error{"weight " + label + " has shape " + shape_text(decl.shape) + ", the part of " +
+                 decl.or_part->name + " has " + shape_text(part_shape(decl.or_part->part))};
   }
   if (decl.part && decl.padded != 0) return Error{"weight " + label + ": a part cannot be padded"};
   if (const auto it = weight_by_label_.find(label); it != weight_by_label_.end()) {

@@ -24,7 +24,8 @@ struct WeightDecl {
   Shape shape;              // as the operators see it
   std::vector<Shape> also;  // other stored shapes of as many elements (a squeezed dimension, ...)
   std::int64_t padded = 0;  // the tensor may be stored with this many rows instead, zero beyond the shape
-  std::optional<TensorPart> part = {};  // of the tensor; `shape` is the part's
+  std::optional<TensorPart> part = {};    // of the tensor; `shape` is the part's
+  std::optional<NamedPart> or_part = {};  // what to take where no such tensor is stored
 };
 
 /// The name, and which part: "experts.gate_up_proj[3].rows(0, 1, 2)". Different in every declaration.

@@ -112,24 +112,36 @@ std::string describe(const OpContract& op) {
   return text;
 }
 
+/// (first, count) or (first, count, every).
+using PyRows = std::optional<std::vector<std::int64_t>>;
+/// Name and shape of a stored tensor, `at` and `rows`.
+using OtherPart = std::tuple<std::string, Shape, std::vector<std::int64_t>, PyRows>;
+
+TensorPart take_part(const std::string& name, Shape full, std::vector<std::int64_t> at, const PyRows& rows,
+                     bool transposed) {
+  std::optional<RowChoice> choice;
+  if (rows && rows->size() != 2 && rows->size() != 3) {
+    throw py::value_error("weight " + name + ": `rows` is (first, count) or (first, count, every)");
+  }
+  if (rows) choice = {(*rows)[0], (*rows)[1], rows->size() == 3 ? (*rows)[2] : 0};
+  Result<TensorPart> part = make_part(std::move(full), std::move(at), choice, transposed);
+  if (!part.ok()) throw py::value_error("weight " + name + ": " + part.error().message);
+  return std::move(*part);
+}
+
 PyValue declare_weight(const std::shared_ptr<Graph>& g, std::string name, Shape shape,
                        std::vector<Shape> also, std::int64_t padded, std::optional<Shape> part_of,
-                       std::vector<std::int64_t> at, const std::optional<std::vector<std::int64_t>>& rows,
-                       bool transposed) {
+                       std::vector<std::int64_t> at, const PyRows& rows, bool transposed,
+                       std::optional<OtherPart> or_part) {
   WeightDecl decl{
       .name = std::move(name), .shape = std::move(shape), .also = std::move(also), .padded = padded};
   if (!part_of && (!at.empty() || rows || transposed)) {
     throw py::value_error("weight " + decl.name + ": `at`, `rows` and `transposed` need `part_of`");
   }
-  if (rows && rows->size() != 2 && rows->size() != 3) {
-    throw py::value_error("weight " + decl.name + ": `rows` is (first, count) or (first, count, every)");
-  }
-  if (part_of) {
-    std::optional<RowChoice> choice;
-    if (rows) choice = {(*rows)[0], (*rows)[1], rows->size() == 3 ? (*rows)[2] : 0};
-    Result<TensorPart> part = make_part(std::move(*part_of), std::move(at), choice, transposed);
-    if (!part.ok()) throw py::value_error("weight " + decl.name + ": " + part.error().message);
-    decl.part = std::move(*part);
+  if (part_of) decl.part = take_part(decl.name, std::move(*part_of), std::move(at), rows, transposed);
+  if (or_part) {
+    auto& [other, full, other_at, other_rows] = *or_part;
+    decl.or_part = {other, take_part(other, std::move(full), std::move(other_at), other_rows, false)};
   }
   return {g, unwrap(g->weight(std::move(decl)))};
 }
@@ -177,14 +189,15 @@ void bind_vocabulary(py::module_& m) {
           "weight", &declare_weight, py::arg("name"), py::arg("shape"), py::kw_only(),
           py::arg("also") = std::vector<Shape>{}, py::arg("padded") = 0, py::arg("part_of") = py::none(),
           py::arg("at") = std::vector<std::int64_t>{}, py::arg("rows") = py::none(),
-          py::arg("transposed") = false,
+          py::arg("transposed") = false, py::arg("or_part") = py::none(),
           "A tensor of the checkpoint. `also`: other stored shapes; `padded`: stored with so many "
           "rows instead, zero beyond the shape.\n\n"
           "With `part_of`, the shape of the stored tensor, a part of it: `at` fixes leading dimensions (the "
           "expert of a stack); `rows` = (first, count) or (first, count, every) takes `count` rows of what "
           "is left, once or in every group of `every` rows: (0, 1, 2) the even ones, (0, d, 2 * d) the first "
           "d of each 2d; `transposed`: what `at` leaves is stored [K, N] and used as [N, K]. All rows of a "
-          "stored tensor must belong to some part.")
+          "stored tensor must belong to some part.\n\n"
+          "`or_part` = (name, shape, at, rows): where no tensor `name` is stored, that part of another one.")
       .def("scope", &Graph::set_scope, "The heading of the operators that follow.")
       .def(
           "name", [](Graph& g, const PyValue& v, const std::string& name) { unwrap(g.name(v.id, name)); },

@@ -66,6 +66,10 @@ class Vocabulary(unittest.TestCase):
             (lambda: self.g.weight("v", [3, 8], part_of=[9, 8], rows=(3,)), "(first, count, every)"),
             (lambda: self.g.weight("v", [1 << 40, 8], part_of=[1 << 62, 1 << 62, 8], at=[0]), "larger than any model"),
             (lambda: self.g.weight("down", [2, 8, 5]), "both as it is stored and transposed"),
+            (lambda: self.g.weight("e.0", [6, 8], or_part=("e", [4, 12, 8], [0], (0, 5))), "the part of e has [5, 8]"),
+            (lambda: self.g.weight("e.0", [6, 8], or_part=("e", [4, 12, 8], [4], (0, 6))), "weight e: at=[4]"),
+            (lambda: self.g.weight("e.0", [6, 8], or_part=("e", [1 << 40, 1 << 40, 8], [0], (0, 6))),
+             "weight e: shape"),
         ]:
             with self.assertRaises(ValueError) as caught:
                 call()
