@@ -33,6 +33,8 @@ inline const std::vector<Family>& families() {
       {"mistral", {"mistral_window"}, {"mistral_window"}, 1e-4},
       {"mixtral", {"mixtral"}, {"mixtral"}, 1e-4},
       {"qwen3", {"qwen3_moe"}, {"qwen3_dense", "qwen3_moe"}, 1e-4},
+      {"qwen3_next", {"qwen3_next"}, {"qwen3_next"}, 1e-4},
+      {"qwen3_5", {"qwen3_5_moe"}, {"qwen3_5_dense", "qwen3_5_moe"}, 1e-4},
   };
   return all;
 }

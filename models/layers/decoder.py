@@ -28,10 +28,12 @@ tie_encoder_decoder tokenizer_class top_k top_p torchscript typical_p use_bfloat
 """
 
 
-def read_decoder(c, why_no_end=None):
-    """The keys that every decoder has. `why_no_end`: the family's configs may omit `eos_token_id`, and why."""
+def read_decoder(c, why_no_end=None, dense=True):
+    """The keys that every decoder has. `why_no_end`: the family's configs may omit `eos_token_id`, and why. `dense`:
+    they have the width of a plain feed-forward layer.
+    """
     c.ignore(BOILERPLATE)
-    c.ints("vocab_size hidden_size intermediate_size")
+    c.ints("vocab_size hidden_size" + " intermediate_size" * dense)
     c.ints("num_hidden_layers", high=4096)
     c.ints("max_position_embeddings", high=1 << 32)
     c.token_ids("eos_token_id", why_no_end)

@@ -13,15 +13,24 @@ def route(x, w, c, layer, *, count, topk, name="gate", bias=None, **how):
     return experts, weights
 
 
-def experts(x, chosen, w, *, count, width, size, names=("gate_proj", "up_proj", "down_proj"), **how):
-    """sum_e w_e W_down (act(W_gate x) * W_up x); each expert's matrices are tensors of their own."""
+def experts(x, chosen, w, *, count, width, size, names=("gate_proj", "up_proj", "down_proj"), or_stacks=False, **how):
+    """sum_e w_e W_down (act(W_gate x) * W_up x); each expert's matrices are tensors of their own.
+
+    `or_stacks`: or they are slices of `gate_up_proj` [E, 2 width, size], gate rows first, and of `down_proj`.
+    """
+    w = w.at("experts")
+
+    def matrices(name, rows, columns, stack, first=0, of=None):
+        def or_slice(e):
+            part = (w.prefix + stack, [count, of or rows, columns], [e], (first, rows))
+            return {"or_part": part} if or_stacks else {}
+
+        return [w(f"{e}.{name}.weight", rows, columns, **or_slice(e)) for e in range(count)]
+
     gate, up, down = names
-
-    def matrices(name, rows, columns):
-        return [w(f"experts.{e}.{name}.weight", rows, columns) for e in range(count)]
-
-    return fl.moe_experts(x, *chosen, matrices(gate, width, size), matrices(up, width, size),
-                          matrices(down, size, width), **{"activation": "silu", **how})
+    return fl.moe_experts(x, *chosen, matrices(gate, width, size, "gate_up_proj", 0, 2 * width),
+                          matrices(up, width, size, "gate_up_proj", width, 2 * width),
+                          matrices(down, size, width, "down_proj"), **{"activation": "silu", **how})
 
 
 def check_experts(c, count, topk):
