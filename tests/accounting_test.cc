@@ -51,7 +51,7 @@ const Case kCases[] = {
     {"minimax_m2", decoder_keys({"use_mtp", "mtp_transformer_layers", "num_mtp_modules"})},
     {"mistral_window", decoder_keys({"tie_word_embeddings"})},
     {"mixtral", decoder_keys({"output_router_logits", "router_aux_loss_coef"})},
-    {"qwen3_moe", decoder_keys({"output_router_logits", "router_aux_loss_coef"})},
+    {"qwen3_moe", decoder_keys({"output_router_logits", "router_aux_loss_coef"}), "", {"intermediate_size"}},
     {"qwen3_next", decoder_keys({"output_router_logits", "router_aux_loss_coef"}), "", {"intermediate_size"}},
     {"qwen3_5_moe",
      decoder_keys({"output_router_logits", "router_aux_loss_coef", "vision_config", "full_attention_interval",
