@@ -29,7 +29,7 @@ def read(c):
     c.text_lists("layer_types")
     c.flags("tie_word_embeddings")
     c.ignore("output_router_logits router_aux_loss_coef")  # training
-    c.quantization = read_quantization(c)
+    c.quantization = read_quantization(c, always="modules_to_not_convert")
     if c.complete:
         check_experts(c, "num_local_experts", "num_experts_per_tok")
         c.require(c.experts_per_token == c.num_experts_per_tok, "`experts_per_token` must equal `num_experts_per_tok`")

@@ -21,7 +21,7 @@ def read(c):
     c.fixed(hidden_act="silu", scoring_func="sigmoid", use_qk_norm=True, qk_norm_type="per_layer",
             use_routing_bias=True, shared_intermediate_size=0)
     c.ignore("use_mtp mtp_transformer_layers num_mtp_modules")  # drafts; published checkpoints carry none
-    c.quantization = read_quantization(c)
+    c.quantization = read_quantization(c, always="fmt modules_to_not_convert")
     if c.complete:
         check_experts(c, "num_local_experts", "num_experts_per_tok")
         c.require(c.rotary_dim % 2 == 0 and c.rotary_dim <= c.head_dim, "`rotary_dim` must be even and at most `head_dim`")

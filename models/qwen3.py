@@ -22,7 +22,7 @@ def read(c):
     c.ints("max_window_layers", low=0)
     if c.has("layer_types"):
         c.text_lists("layer_types")
-    c.quantization = read_quantization(c)
+    c.quantization = read_quantization(c, always="modules_to_not_convert")
     c.moe = c.model_type == "qwen3_moe"
     if c.moe:
         c.ints("num_experts num_experts_per_tok moe_intermediate_size decoder_sparse_step")

@@ -252,7 +252,7 @@ TEST_P(Accounting, EveryConfigKeyIsReadOrKnown) {
     objects.push_back(pointer);
     for (const auto& [key, value] : object.items()) keys.emplace_back(pointer, key);
   });
-  ASSERT_GT(keys.size(), 20U);
+  ASSERT_GE(keys.size(), 20U);
   int read = 0;
   for (const auto& [pointer, key] : keys) {
     Json changed = original;

@@ -25,7 +25,7 @@ def read_deepseek(c):
     c.fixed(hidden_act="silu", scoring_func="sigmoid", topk_method="noaux_tc", attention_bias=False)
     # Layout of a training run, and its losses.
     c.ignore("ep_size pretraining_tp seq_aux aux_loss_alpha")
-    c.quantization = read_quantization(c)
+    c.quantization = read_quantization(c, always="fmt")
     c.output_gate = False
     if c.complete:
         check_experts(c, "n_routed_experts", "num_experts_per_tok")

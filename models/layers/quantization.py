@@ -5,9 +5,10 @@ modules that must be plain. Every key is read, fixed or ignored by name.
 """
 
 
-def read_quantization(c, why="checkpoints of plain weights have none"):
-    """The arguments of `g.quantization`; none for a checkpoint without quantised tensors."""
-    q = c.optional_section("quantization_config", why=why)
+def read_quantization(c, always=""):
+    """The arguments of `g.quantization`; none for a checkpoint without quantised tensors. `always`: keys that the
+    family's quantised configs carry although others leave them out."""
+    q = c.optional_section("quantization_config", why="checkpoints of plain weights have none")
     if q is None:
         return {}
     readers = {"fp8": fp8, "compressed-tensors": compressed_tensors, "mxfp4": mxfp4}
@@ -15,18 +16,18 @@ def read_quantization(c, why="checkpoints of plain weights have none"):
     if not q.complete:
         q.ignore_rest()
         return {}
-    return readers[q.quant_method](q)
+    return readers[q.quant_method](q, always.split())
 
 
-def fp8(q):
+def fp8(q, always):
     """DeepSeek-V3's format: E4M3 and a scale a block. Activations, which it quantises on the way, are not here."""
     q.fixed(activation_scheme="dynamic")
     q.int_lists("weight_block_size")
-    if q.has("fmt"):  # Qwen3 leaves it out; there is no other kind
+    if q.has("fmt") or "fmt" in always:  # some files leave it out; there is no other kind
         q.one_of("fmt", ["e4m3", "float8_e4m3fn"])
     if q.has("scale_fmt"):  # what the scales are rounded to; they are read as they are stored
         q.one_of("scale_fmt", ["float", "ue8m0"])
-    modules = not_converted(q)
+    modules = not_converted(q, always)
     if not q.complete:
         return {}
     block = q.weight_block_size
@@ -34,17 +35,18 @@ def fp8(q):
     return {"format": "fp8", "block": block, "not_converted": modules}
 
 
-def mxfp4(q):
+def mxfp4(q, always):
     """gpt-oss: stacked experts as `*_blocks` and `*_scales`."""
-    return {"format": "mxfp4", "block": [1, 32], "not_converted": not_converted(q)}
+    return {"format": "mxfp4", "block": [1, 32], "not_converted": not_converted(q, always)}
 
 
-def not_converted(q):
+def not_converted(q, always):
     """DeepSeek names none, gpt-oss, GLM and MiniMax do."""
-    return q.text_list("modules_to_not_convert") if q.has("modules_to_not_convert") else []
+    name = "modules_to_not_convert"
+    return q.text_list(name) if q.has(name) or name in always else []
 
 
-def compressed_tensors(q):
+def compressed_tensors(q, always):
     """MXFP4 (Kimi-K3), packed integers (Kimi-K2-Thinking, K2.5), FP8 by channels."""
     q.one_of("format", ["mxfp4-pack-quantized", "pack-quantized", "float-quantized"])
     q.fixed(quantization_status="compressed", kv_cache_scheme=None)
