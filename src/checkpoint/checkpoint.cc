@@ -78,14 +78,36 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
 
 Status Checkpoint::add_file(const std::string& name) {
   FL_ASSIGN(SafetensorsFile opened, open_safetensors(folder_ + "/" + name));
-  const auto file = static_cast<std::uint32_t>(files_.size());
-  for (NamedTensor& t : opened.content.tensors) {
+  add_content(std::move(opened.content), name);
+  files_.push_back(std::move(opened.file));
+  return {};
+}
+
+void Checkpoint::add_content(SafetensorsContent content, const std::string& name) {
+  const auto file = static_cast<std::uint32_t>(file_names_.size());
+  for (NamedTensor& t : content.tensors) {
     total_bytes_ += t.view.bytes();
     entries_.push_back({std::move(t.name), std::move(t.view), file});
   }
-  files_.push_back(std::move(opened.file));
   file_names_.push_back(name);
-  return {};
+}
+
+Result<Checkpoint> Checkpoint::in_memory(std::span<const std::uint8_t> file, const std::string& name) {
+  FL_ASSIGN(SafetensorsContent content, parse_safetensors(file, name));
+  Checkpoint checkpoint;
+  checkpoint.folder_ = name;
+  checkpoint.add_content(std::move(content), name);
+  FL_TRY(checkpoint.sort_entries());
+  return checkpoint;
+}
+
+void Checkpoint::release(std::span<const std::uint8_t> bytes) const {
+  for (const MappedFile& file : files_) {
+    const std::span<const std::uint8_t> all = file.bytes();
+    if (bytes.data() < all.data() || bytes.data() >= all.data() + all.size()) continue;
+    file.advise(MappedFile::Advice::kDontNeed, static_cast<std::size_t>(bytes.data() - all.data()),
+                bytes.size());
+  }
 }
 
 Status Checkpoint::sort_entries() {

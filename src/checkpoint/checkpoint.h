@@ -26,6 +26,9 @@ class Checkpoint {
   /// Reads headers only. The index and the shards must agree exactly; all disagreements are in the one Error.
   static Result<Checkpoint> open(const std::string& folder);
 
+  /// One safetensors file that lies in memory, which must outlive this. `name` is for messages.
+  static Result<Checkpoint> in_memory(std::span<const std::uint8_t> file, const std::string& name);
+
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] std::span<const Entry> entries() const { return entries_; }  // sorted by name
   [[nodiscard]] std::optional<std::size_t> index_of(std::string_view name) const;
@@ -35,8 +38,13 @@ class Checkpoint {
   [[nodiscard]] std::span<const MappedFile> files() const { return files_; }
   [[nodiscard]] std::int64_t total_bytes() const { return total_bytes_; }
 
+  /// These bytes of a tensor will not be read again soon: their pages may leave this process. They come back
+  /// from the file when they are touched.
+  void release(std::span<const std::uint8_t> bytes) const;
+
  private:
   Status add_file(const std::string& name);
+  void add_content(SafetensorsContent content, const std::string& name);
   [[nodiscard]] Status sort_entries();
 
   std::string folder_;

@@ -9,8 +9,8 @@
 
 namespace firstlight {
 
-/// Reads a file that must hold one JSON object: valid UTF-8, no duplicate keys, at most 64 levels and 64 MiB.
-/// The order of keys is kept. Meaning and types of the fields are the caller's affair.
+/// Reads a file that must hold one JSON object: valid UTF-8, no duplicate keys, at most 64 levels, 262144
+/// values and 64 MiB. The order of keys is kept. Meaning and types of the fields are the caller's affair.
 Result<nlohmann::ordered_json> read_config(const std::string& path);
 
 /// The same for text in memory; `path` is for messages.

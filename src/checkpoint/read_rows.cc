@@ -249,6 +249,26 @@ std::int64_t stored_bytes(const WeightData& weight) {
   return elements * bits / 8 + scales * static_cast<std::int64_t>(dtype_size(weight.scale.dtype));
 }
 
+std::array<std::span<const std::uint8_t>, 2> stored_spans(const WeightData& weight) {
+  // A slice is the unit: interleaved parts of one lie in the same pages.
+  const auto slice = [&](const TensorView& tensor) -> std::span<const std::uint8_t> {
+    if (tensor.data == nullptr) return {};
+    const auto bytes = static_cast<std::size_t>(tensor.bytes());
+    const std::size_t length = bytes / static_cast<std::size_t>(weight.rows.slices);
+    return std::span(tensor.data, bytes)
+        .subspan(static_cast<std::size_t>(weight.rows.slice) * length, length);
+  };
+  return {slice(weight.data), slice(weight.scale)};
+}
+
+const std::uint8_t* stored_row(const WeightData& weight, std::int64_t row, DType type) {
+  check(row >= 0 && row < weight_rows(weight), "a row of the weight");
+  if (weight.format != WeightFormat::kPlain || weight.data.dtype != type || weight.rows.transposed)
+    return nullptr;
+  const std::int64_t bytes = weight_row_elements(weight) * static_cast<std::int64_t>(dtype_size(type));
+  return weight.data.data + weight.rows.stored(row) * bytes;
+}
+
 bool is_exact_in_bf16(const WeightData& weight) {
   switch (weight.format) {
     case WeightFormat::kPlain:

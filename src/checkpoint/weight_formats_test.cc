@@ -251,6 +251,31 @@ TEST(Formats, PiecesAreCheckedByName) {
                "which INT4 cannot hold (a matrix, columns a multiple of 32)");
 }
 
+TEST(StoredRow, IsWhereTheRowLiesWhenItLiesThere) {
+  std::vector<std::uint8_t> data(2 * 4 * 3 * 2);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i);
+  const Sample sample({{"x", DType::kBF16, {2, 4, 3}, data},
+                       {"y", DType::kBF16, {2, 2}},
+                       {"z", DType::kF8E4M3, {2, 2}},
+                       {"z_scale_inv", DType::kF32, {1, 1}}});
+  const auto bound = bind_weights(*sample,
+                                  {request("x", part_of({2, 4, 3}, {1}, {{1, 1, 2}})),
+                                   {"x", {2, 4, 3}},
+                                   request("y", part_of({2, 2}, {}, std::nullopt, true)),
+                                   {"z", {2, 2}}},
+                                  {}, kFp8);
+  ASSERT_TRUE(bound.ok()) << bound.error().message;
+  const auto& w = bound->weights;
+  EXPECT_EQ(*stored_row(w[0], 1, DType::kBF16), (4 + 3) * 3 * 2);
+  EXPECT_EQ(*stored_row(w[1], 1, DType::kBF16), 4 * 3 * 2);
+  EXPECT_EQ(stored_row(w[0], 1, DType::kF32), nullptr);
+  EXPECT_EQ(stored_row(w[2], 1, DType::kBF16), nullptr);
+  EXPECT_EQ(stored_row(w[3], 1, DType::kF8E4M3), nullptr);
+  EXPECT_EQ(stored_spans(w[0])[0].data(), w[0].data.data + 24);
+  EXPECT_EQ(stored_spans(w[0])[0].size(), 24U);
+  EXPECT_EQ(stored_spans(w[3])[1].size(), 4U);
+}
+
 TEST(Formats, OnlyTheDeclaredFormatAndOnlyWhereItIsDeclared) {
   const Sample sample({{"a.b.weight", DType::kF8E4M3, {2, 2}},
                        {"a.b.weight_scale_inv", DType::kF32, {1, 1}},

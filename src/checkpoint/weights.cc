@@ -165,7 +165,8 @@ class Binder {
   static void take_part(const TensorPart& part, WeightData& weight) {
     weight.name += part_text(part);
     weight.shape = part_shape(part);
-    weight.rows = {.slice = slice_index(part),
+    weight.rows = {.slices = slice_count(part),
+                   .slice = slice_index(part),
                    .slice_rows = slice_rows(part),
                    .first = part.first,
                    .count = part.count,

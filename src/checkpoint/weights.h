@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct IgnoredPrefix {
 /// Where the rows of a weight lie in its tensor: row r is row first + r / count * every + r % count of a
 /// slice. What is there by default is all rows.
 struct StoredRows {
+  std::int64_t slices = 1;
   std::int64_t slice = 0;
   std::int64_t slice_rows = 0;
   std::int64_t first = 0;
@@ -92,6 +94,12 @@ Result<BoundWeights> bind_weights(const Checkpoint& checkpoint, const std::vecto
 
 /// Bytes of the files that the weight's rows take, up to what is shared with other rows.
 [[nodiscard]] std::int64_t stored_bytes(const WeightData& weight);
+
+/// Where those rows lie, codes and scales: the smallest stretch that holds them.
+[[nodiscard]] std::array<std::span<const std::uint8_t>, 2> stored_spans(const WeightData& weight);
+
+/// Where a row lies in one piece as plain numbers of this type, or null.
+[[nodiscard]] const std::uint8_t* stored_row(const WeightData& weight, std::int64_t row, DType type);
 
 /// Whether every value is the same in bf16: always for BF16 and MXFP4, for FP8 if the scales allow it.
 [[nodiscard]] bool is_exact_in_bf16(const WeightData& weight);

@@ -60,9 +60,16 @@ bool write_output(std::string_view text) {
 }
 
 void ProgressLine::update(std::int64_t done, std::int64_t total) {
-  if (total <= 0 || !is_terminal(stderr)) return;
+  if (total <= 0) return;
   const bool bytes = unit_ == Unit::kBytes;
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  if (!is_terminal(stderr)) {
+    if (!bytes || elapsed < next_line_) return;
+    while (next_line_ <= elapsed) next_line_ *= 2;
+    say(what_ + ": " + std::to_string(100 * done / total) + " % of " + amount(total, bytes) + " after " +
+        time_text(elapsed));
+    return;
+  }
   if (!bytes && elapsed < 0.5) return;  // most prompts are read in a blink
   constexpr std::int64_t kWidth = 24;   // leaves room for the numbers in 80 columns
   const std::int64_t filled = std::clamp<std::int64_t>(kWidth * done / total, 0, kWidth);

@@ -28,8 +28,9 @@ int usage_failure(const std::string& command, const Error& error);
 /// Writes and flushes; false if standard output cannot take it.
 [[nodiscard]] bool write_output(std::string_view text);
 
-/// A line on standard error that is drawn over and over and vanishes at the end; nothing if that is no
-/// terminal.
+/// How far a long piece of work is, on standard error: on a terminal a line that is drawn over and over and
+/// vanishes at the end; elsewhere, for loading, a line when it has taken a second, and one each time that
+/// time has doubled.
 class ProgressLine {
  public:
   enum class Unit { kBytes, kTokens };
@@ -46,6 +47,7 @@ class ProgressLine {
   std::string what_;
   Unit unit_;
   bool drawn_ = false;
+  double next_line_ = 1;  // seconds; where standard error is no terminal
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

@@ -18,6 +18,35 @@ std::int64_t resident_bytes(const WeightSource& w, bool f32) {
   return w.elements() * (w.exact_in_bf16() || !f32 ? 2 : 4);
 }
 
+/// Adds up what kernels have taken of the weights, and says so now and then.
+class LoadProgress {
+ public:
+  using Show = std::function<void(std::int64_t done, std::int64_t total)>;
+  explicit LoadProgress(Show show) : show_(std::move(show)) {}
+
+  /// The next weight, by index, and how many bytes of the files it has.
+  void expect(std::int64_t bytes) {
+    left_.push_back(bytes);
+    total_ += bytes;
+  }
+  void take(std::size_t weight) {
+    done_ += std::exchange(left_[weight], 0);
+    const auto now = std::chrono::steady_clock::now();
+    if (!show_ || (now - shown_ < std::chrono::milliseconds(200) && done_ < total_)) return;
+    shown_ = now;
+    show_(done_, total_);
+  }
+  /// The load is over; what `show` refers to may go.
+  void end() { show_ = {}; }
+
+ private:
+  Show show_;
+  std::vector<std::int64_t> left_;
+  std::int64_t done_ = 0;
+  std::int64_t total_ = 0;
+  std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
+};
+
 }  // namespace
 
 Status Model::choose_context(std::int64_t weight_bytes) {
@@ -94,20 +123,23 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   FL_ASSIGN(BoundWeights bound, bind_weights(checkpoint, requests, ignored, g.quantization()));
   model->notices_ = std::move(bound.notices);
 
-  std::vector<std::int64_t> bytes;
-  std::int64_t total = 0;
+  const auto progress = std::make_shared<LoadProgress>(std::exchange(model->options_.progress, {}));
   std::int64_t resident = 0;
   std::vector<const WeightSource*> weights;
   for (WeightData& data : bound.weights) {
-    bytes.push_back(stored_bytes(data));
-    total += bytes.back();
-    model->sources_.push_back(make_weight_source(std::move(data)));
+    progress->expect(stored_bytes(data));
+    const auto released = [&checkpoint, progress, i = weights.size()](const WeightData& taken) {
+      for (const auto& span : stored_spans(taken)) checkpoint.release(span);
+      progress->take(i);
+    };
+    model->sources_.push_back(make_weight_source(std::move(data), released));
     weights.push_back(model->sources_.back().get());
     resident += resident_bytes(*weights.back(), model->options_.f32);
   }
   FL_TRY(model->choose_context(resident));
 
   const LoadOptions& o = model->options_;
+  model->pool_ = std::make_unique<ThreadPool>(o.threads);
   ProgramOptions program{.limits = {.tokens = o.step_tokens,
                                     .sampled = o.sampled_rows,
                                     .sequences = o.sequences,
@@ -115,30 +147,24 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
                          .isa = model->isa_,
                          .f32 = o.f32,
                          .threads = o.threads,
-                         .keep = {}};
+                         .keep = {},
+                         .pool = model->pool_.get()};
   for (const std::string& name : o.keep) {
     const auto value = g.find(name);
     if (!value) return Error{"the model has no value named " + name};
     program.keep.push_back(*value);
   }
-  std::int64_t done = 0;
-  auto shown = std::chrono::steady_clock::now();
+  // Weights that a kernel keeps reading from the file are never released.
   const auto packed = [&](const Node& node) {
     for (const auto& slot : node.inputs) {
       for (const ValueId v : slot) {
         const std::int32_t w = g.values()[static_cast<std::size_t>(v)].weight;
-        if (w >= 0) done += std::exchange(bytes[static_cast<std::size_t>(w)], 0);
+        if (w >= 0) progress->take(static_cast<std::size_t>(w));
       }
     }
-    const auto now = std::chrono::steady_clock::now();
-    if (o.progress && (now - shown > std::chrono::milliseconds(200) || done == total)) {
-      shown = now;
-      o.progress(done, total);
-    }
   };
-  model->pool_ = std::make_unique<ThreadPool>(o.threads);
   FL_ASSIGN(model->program_, Program::compile(g, program, weights, packed));
-  model->options_.progress = {};  // the load is over; what it refers to may go
+  progress->end();
   model->vocab_ = g.values()[static_cast<std::size_t>(g.logits())].type.width();
   model->weight_bytes_ = model->program_->weight_bytes();
   const std::int64_t pages = o.sequences * ((o.context + kPageTokens - 1) / kPageTokens);

@@ -82,7 +82,8 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, const Prog
                           .limits = options.limits,
                           .isa = options.isa,
                           .f32 = options.f32,
-                          .threads = options.threads};
+                          .threads = options.threads,
+                          .pool = options.pool};
     for (std::size_t s = 0; s < node.inputs.size(); ++s) {
       for (const ValueId v : node.inputs[s]) {
         const Value& value = graph.values()[static_cast<std::size_t>(v)];

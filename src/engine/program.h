@@ -22,7 +22,8 @@ struct ProgramOptions {
   Isa isa = Isa::kGeneric;
   bool f32 = true;
   int threads = 1;
-  std::vector<ValueId> keep;  // values that stay readable until the next step
+  std::vector<ValueId> keep;   // values that stay readable until the next step
+  ThreadPool* pool = nullptr;  // packs the weights; null: the calling thread does
 };
 
 /// The declarations of all nodes, and where they lie.

@@ -7,7 +7,8 @@ namespace {
 
 class CheckpointWeight final : public WeightSource {
  public:
-  explicit CheckpointWeight(WeightData data) : data_(std::move(data)), exact_(is_exact_in_bf16(data_)) {}
+  CheckpointWeight(WeightData data, std::function<void(const WeightData&)> released)
+      : data_(std::move(data)), exact_(is_exact_in_bf16(data_)), released_(std::move(released)) {}
 
   [[nodiscard]] const std::string& name() const override { return data_.name; }
   [[nodiscard]] const Shape& shape() const override { return data_.shape; }
@@ -15,16 +16,23 @@ class CheckpointWeight final : public WeightSource {
   Status read_rows(std::int64_t begin, std::int64_t count, float* out) const override {
     return read_rows_f32(data_, begin, count, out);
   }
+  [[nodiscard]] const std::uint8_t* stored_row(std::int64_t row, DType type) const override {
+    return firstlight::stored_row(data_, row, type);
+  }
+  [[nodiscard]] bool reading_may_fail() const override { return data_.format != WeightFormat::kPlain; }
+  void release() const override { released_(data_); }
 
  private:
   WeightData data_;
   bool exact_;
+  std::function<void(const WeightData&)> released_;
 };
 
 }  // namespace
 
-std::unique_ptr<WeightSource> make_weight_source(WeightData data) {
-  return std::make_unique<CheckpointWeight>(std::move(data));
+std::unique_ptr<WeightSource> make_weight_source(WeightData data,
+                                                 std::function<void(const WeightData&)> released) {
+  return std::make_unique<CheckpointWeight>(std::move(data), std::move(released));
 }
 
 }  // namespace firstlight

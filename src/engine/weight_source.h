@@ -1,6 +1,7 @@
 // A weight of a checkpoint as the operators see it.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "checkpoint/weights.h"
@@ -8,6 +9,8 @@
 
 namespace firstlight {
 
-std::unique_ptr<WeightSource> make_weight_source(WeightData data);
+/// `released` is called when a kernel has taken what it needs of the weight.
+std::unique_ptr<WeightSource> make_weight_source(WeightData data,
+                                                 std::function<void(const WeightData&)> released);
 
 }  // namespace firstlight

@@ -5,6 +5,7 @@ namespace firstlight {
 Result<std::vector<float>> read_all(const WeightSource& weight) {
   std::vector<float> out(static_cast<std::size_t>(weight.elements()));
   FL_TRY(weight.read_rows(0, weight.rows(), out.data()));
+  weight.release();
   return out;
 }
 

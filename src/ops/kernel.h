@@ -62,12 +62,22 @@ class WeightSource {
   [[nodiscard]] virtual bool exact_in_bf16() const = 0;
   /// Rows [begin, begin + count) of the tensor seen as [rows, elements / rows], rows = shape()[0].
   virtual Status read_rows(std::int64_t begin, std::int64_t count, float* out) const = 0;
+  /// The row as it lies in the file, not necessarily aligned, when it is stored in one piece as plain numbers
+  /// of this type; else null.
+  [[nodiscard]] virtual const std::uint8_t* stored_row(std::int64_t /*row*/, DType /*type*/) const {
+    return nullptr;
+  }
+  /// Whether read_rows can fail: codes or scales that are no numbers.
+  [[nodiscard]] virtual bool reading_may_fail() const { return false; }
+  /// The kernel has all it needs of the weight: what is stored may leave the memory. Reading it again is
+  /// allowed.
+  virtual void release() const {}
 
   [[nodiscard]] std::int64_t elements() const { return element_count(shape()); }
   [[nodiscard]] std::int64_t rows() const { return shape().empty() ? 1 : shape()[0]; }
 };
 
-/// Everything of a small weight as f32.
+/// Everything of a small weight as f32; releases it.
 Result<std::vector<float>> read_all(const WeightSource& weight);
 
 /// Where a cache of the node lies: in each page (scope kPerPage) or in the sequence's state block.
@@ -86,6 +96,7 @@ struct KernelContext {
   Isa isa = Isa::kGeneric;
   bool f32 = true;  // f32 mode: f32 arithmetic and caches; else bf16 products, f32 sums
   int threads = 1;
+  ThreadPool* pool = nullptr;  // for packing; null: the calling thread does it all
 
   /// Weights of a slot by name; empty when not given.
   [[nodiscard]] const std::vector<const WeightSource*>& weight_list(std::string_view slot) const;

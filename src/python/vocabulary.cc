@@ -198,6 +198,14 @@ void bind_vocabulary(py::module_& m) {
           "d of each 2d; `transposed`: what `at` leaves is stored [K, N] and used as [N, K]. All rows of a "
           "stored tensor must belong to some part.\n\n"
           "`or_part` = (name, shape, at, rows): where no tensor `name` is stored, that part of another one.")
+      .def(
+          "weights",
+          [](const Graph& g) {
+            std::map<std::string, Shape> stored;
+            for (const WeightDecl& w : g.weights()) stored[w.name] = w.part ? w.part->full : w.shape;
+            return stored;
+          },
+          "The tensors of the checkpoint, by name: the shape in which each is stored, when it is not packed.")
       .def("scope", &Graph::set_scope, "The heading of the operators that follow.")
       .def(
           "name", [](Graph& g, const PyValue& v, const std::string& name) { unwrap(g.name(v.id, name)); },

@@ -84,9 +84,8 @@ class Rows {
   /// Row `row` in the target type, padded to 4-byte elements; valid until `buffer` changes.
   const std::byte* row(std::int64_t row, std::vector<float>& values, std::byte* buffer) const {
     const bool pairs = target_ == DType::kBF16;
-    if (view_ != nullptr && view_->dtype == target_) {
-      const std::int64_t bytes = k_ * static_cast<std::int64_t>(dtype_size(target_));
-      const auto* in = reinterpret_cast<const std::byte*>(view_->data) + row * bytes;
+    const std::int64_t bytes = k_ * static_cast<std::int64_t>(dtype_size(target_));
+    if (const std::byte* in = in_place(row, bytes); in != nullptr) {
       if (!pairs || k_ % 2 == 0) return in;
       std::memcpy(buffer, in, static_cast<std::size_t>(bytes));
       std::memset(buffer + bytes, 0, 2);
@@ -106,6 +105,14 @@ class Rows {
   }
 
  private:
+  /// The row where it lies in the packed type, or null.
+  [[nodiscard]] const std::byte* in_place(std::int64_t row, std::int64_t bytes) const {
+    if (source_ == nullptr) {
+      return view_->dtype == target_ ? reinterpret_cast<const std::byte*>(view_->data) + row * bytes
+                                     : nullptr;
+    }
+    return source_->stored ? reinterpret_cast<const std::byte*>(source_->stored(row)) : nullptr;
+  }
   void read(std::int64_t row, float* out) const {
     if (source_ != nullptr) return source_->read(row, out);
     const std::size_t size = dtype_size(view_->dtype);

@@ -72,11 +72,13 @@ DType packed_dtype(DType source, Arithmetic arithmetic, bool keep_f32 = false);
 /// Bytes that a PackedMatrix of these parts (outputs each) will hold, without building it.
 std::int64_t packed_bytes(std::span<const std::int64_t> part_rows, std::int64_t k, DType target);
 
-/// Rows that are made on the fly, e.g. dequantised: `read(row, out)` writes K floats. Called from several
-/// threads at once when a pool is given.
+/// Rows that are made on the fly, e.g. dequantised: `read(row, out)` writes K floats. Where rows already lie
+/// somewhere in the type they are packed in, `stored(row)` may say where, and nothing is converted. Called
+/// from several threads at once when a pool is given.
 struct RowSource {
   std::int64_t rows = 0;
   std::function<void(std::int64_t row, float* out)> read;
+  std::function<const std::uint8_t*(std::int64_t row)> stored = {};
 };
 
 /// Packs W[N, K] of BF16, F32 or F16. Values are rounded to nearest even where `target` (kF32 or kBF16) is

@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "ops/embedding/op.h"
 
 namespace firstlight {
@@ -28,7 +30,12 @@ class Embedding final : public Kernel {
 }  // namespace
 
 Result<std::unique_ptr<Kernel>> make_embedding_cpu(const KernelContext& context) {
-  return std::unique_ptr<Kernel>(std::make_unique<Embedding>(context.weight("weight")));
+  const WeightSource& weight = context.weight("weight");
+  if (weight.reading_may_fail()) {  // better now than in the middle of an answer
+    std::vector<float> row(static_cast<std::size_t>(weight.elements() / weight.rows()));
+    for (std::int64_t r = 0; r < weight.rows(); ++r) FL_TRY(weight.read_rows(r, 1, row.data()));
+  }
+  return std::unique_ptr<Kernel>(std::make_unique<Embedding>(weight));
 }
 
 }  // namespace firstlight
