@@ -28,7 +28,7 @@ fl_add_library(cache fl_ops fl_base)
 fl_add_library(text fl_base nlohmann_json::nlohmann_json PkgConfig::pcre2)
 if(NOT FL_FUZZ)
   fl_add_library(engine fl_cache fl_checkpoint fl_graph fl_text fl_op_kernels fl_device fl_base)
-  fl_add_library(python fl_graph fl_checkpoint fl_ops fl_base pybind11::pybind11)
+  fl_add_library(python fl_graph fl_checkpoint fl_text fl_ops fl_base pybind11::pybind11)
   fl_add_library(cli fl_engine fl_python fl_text fl_checkpoint fl_graph fl_cache fl_op_kernels fl_device fl_base
                  CLI11::CLI11 PkgConfig::libedit)
   # pybind11's own types are hidden; what holds them must be too.

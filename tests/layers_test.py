@@ -29,7 +29,7 @@ ALLOWED = {
     "cache": {"base", "ops/contract.h"},
     "dist": {"base", "device"},
     "plan": {"base", "graph"} | CONTRACTS,
-    "python": {"base", "graph", "checkpoint/config.h"} | CONTRACTS,
+    "python": {"base", "graph", "checkpoint/config.h", "text/prompt.h"} | CONTRACTS,
     "engine": ENGINE,
     "serve": ENGINE | {"engine", "python"},
     "cli": ENGINE | {"engine", "python", "plan", "serve"},

@@ -16,7 +16,8 @@
 #include "cli/sampling_flags.h"
 #include "cli/terminal.h"
 #include "engine/generation.h"
-#include "python/chat_template.h"
+#include "python/chat_format.h"
+#include "text/prompt.h"
 #include "text/utf8.h"
 
 namespace firstlight {
@@ -41,10 +42,12 @@ struct Flags {
 
 class Chat {
  public:
-  Chat(LoadedModel& model, ChatTemplate chat_template, GenerationOptions options, const std::string& system)
+  Chat(LoadedModel& model, ChatFormat format, GenerationOptions options, const std::string& system)
       : model_(&model),
         sequence_(*model.session),
-        template_(std::move(chat_template)),
+        format_(std::move(format)),
+        encoder_(*model.tokenizer),
+        controls_(encoder_.control_texts(format_.template_texts())),
         options_(std::move(options)) {
     conversation_.set_system(system);
   }
@@ -120,9 +123,10 @@ class Chat {
   }
 
   Result<std::vector<std::int32_t>> prompt_ids(bool with_generation_prompt) const {
-    FL_ASSIGN(const std::string text, template_.render(conversation_.messages(), with_generation_prompt));
+    FL_ASSIGN(const Prompt prompt,
+              format_.render_messages(conversation_.messages(), with_generation_prompt, controls_));
     std::vector<std::int32_t> ids;
-    FL_TRY(model_->tokenizer->encode(text, /*parse_special=*/true, ids));
+    FL_TRY(encoder_.encode(prompt, ids));
     return ids;
   }
 
@@ -200,7 +204,9 @@ class Chat {
 
   LoadedModel* model_;
   SessionSequence sequence_;
-  ChatTemplate template_;
+  ChatFormat format_;
+  PromptEncoder encoder_;
+  std::vector<std::string> controls_;  // what no message may forge
   GenerationOptions options_;
   Conversation conversation_;
   GenerationStats stats_;
@@ -218,15 +224,15 @@ int run(const Flags& flags) {
   auto options = generation_options(flags.sampling, model.defaults);
   if (!options) return usage_failure("chat", options.error());
   options->end_tokens = model.end_tokens;
-  auto chat_template = ChatTemplate::load(flags.model.folder);
-  if (!chat_template) return input_failure(chat_template.error());
+  auto format = ChatFormat::load(flags.model.folder);
+  if (!format) return input_failure(format.error());
   if (const Status status = load_weights(model); !status) return input_failure(status.error());
 
   if (is_terminal(stdin)) {
     say(dimmed(model.model->graph().family() + ", context of " + std::to_string(model.session->capacity()) +
                " tokens; /help lists the commands"));
   }
-  return Chat(model, std::move(*chat_template), std::move(*options), flags.system).run();
+  return Chat(model, std::move(*format), std::move(*options), flags.system).run();
 }
 
 }  // namespace

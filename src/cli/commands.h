@@ -24,6 +24,7 @@ Command add_chat(CLI::App& parent);
 Command add_forward(CLI::App& parent);
 Command add_generate(CLI::App& parent);
 Command add_inspect(CLI::App& parent);
+Command add_render(CLI::App& parent);
 Command add_version(CLI::App& parent);
 
 }  // namespace firstlight

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/mapped_file.h"
 #include "cli/commands.h"
@@ -13,7 +14,8 @@
 #include "cli/sampling_flags.h"
 #include "cli/terminal.h"
 #include "engine/generation.h"
-#include "python/chat_template.h"
+#include "python/chat_format.h"
+#include "text/prompt.h"
 #include "text/utf8.h"
 
 namespace firstlight {
@@ -64,16 +66,25 @@ Result<std::string> read_prompt(const Flags& flags, bool from_argument) {
   return text;
 }
 
-/// The text that the model reads.
-Result<std::string> model_text(const Flags& flags, const std::string& prompt) {
+/// What the model reads.
+Result<std::vector<std::int32_t>> prompt_ids(const Flags& flags, const Tokenizer& tokenizer,
+                                             const std::string& prompt) {
+  std::vector<std::int32_t> ids;
   if (prompt.empty()) return Error{"the prompt is empty"};
-  if (flags.raw) return prompt;
+  if (flags.raw) {
+    FL_TRY(tokenizer.encode(prompt, /*parse_special=*/true, ids));
+    return ids;
+  }
   if (!is_valid_utf8(prompt)) return Error{"the prompt is not valid UTF-8 (only --raw takes any bytes)"};
-  FL_ASSIGN(const ChatTemplate chat_template, ChatTemplate::load(flags.model.folder));
+  FL_ASSIGN(const ChatFormat format, ChatFormat::load(flags.model.folder));
   Json messages = Json::array();
   if (!flags.system.empty()) messages.push_back({{"role", "system"}, {"content", flags.system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  return chat_template.render(messages);
+  const PromptEncoder encoder(tokenizer);
+  FL_ASSIGN(const Prompt rendered, format.render_messages(messages, /*add_generation_prompt=*/true,
+                                                          encoder.control_texts(format.template_texts())));
+  FL_TRY(encoder.encode(rendered, ids));
+  return ids;
 }
 
 double per_second(std::int64_t count, double seconds) {
@@ -124,12 +135,8 @@ int run(const Flags& flags, bool prompt_given) {
   if (!options) return usage_failure("generate", options.error());
   options->end_tokens = model.end_tokens;
 
-  const auto text = model_text(flags, *prompt);
-  if (!text) return input_failure(text.error());
-  std::vector<std::int32_t> ids;
-  if (const Status status = model.tokenizer->encode(*text, /*parse_special=*/true, ids); !status) {
-    return input_failure(status.error());
-  }
+  const auto ids = prompt_ids(flags, *model.tokenizer, *prompt);
+  if (!ids) return input_failure(ids.error());
   if (const Status status = load_weights(model); !status) return input_failure(status.error());
 
   const InterruptScope interrupt;
@@ -143,7 +150,7 @@ int run(const Flags& flags, bool prompt_given) {
   if (!flags.json) callbacks.text = [&](std::string_view part) { output_failed |= !write_output(part); };
 
   SessionSequence sequence(*model.session);
-  const auto result = generate(sequence, *model.tokenizer, ids, *options, callbacks);
+  const auto result = generate(sequence, *model.tokenizer, *ids, *options, callbacks);
   reading.clear();
   if (!result) return input_failure(result.error());
   if (flags.json) {

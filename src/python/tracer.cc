@@ -3,7 +3,6 @@
 #include <pybind11/embed.h>
 #include <pybind11/stl.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "checkpoint/config.h"
@@ -16,17 +15,6 @@ namespace py = pybind11;
 PYBIND11_EMBEDDED_MODULE(firstlight, m) { firstlight::bind_vocabulary(m); }
 
 namespace firstlight {
-
-std::filesystem::path models_folder() {
-  if (const char* given = std::getenv("FIRSTLIGHT_MODELS"); given != nullptr && *given != '\0') return given;
-  std::filesystem::path installed =
-      std::filesystem::path("/proc/self/exe").has_filename()
-          ? std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../share/firstlight/models"
-          : std::filesystem::path();
-  std::error_code ignored;
-  if (std::filesystem::is_directory(installed, ignored)) return installed;
-  return FL_MODELS_DIR;
-}
 
 Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models) {
   const std::string path = (folder / "config.json").string();

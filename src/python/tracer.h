@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "graph/graph.h"
+#include "python/models_folder.h"
 
 namespace firstlight {
 
@@ -22,8 +23,5 @@ struct TracedModel {
 
 /// Traces `folder`/config.json with the model files of `models`. An Error lists every config problem at once.
 Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models);
-
-/// The folder of model files: FIRSTLIGHT_MODELS, or where this build or installation keeps them.
-std::filesystem::path models_folder();
 
 }  // namespace firstlight

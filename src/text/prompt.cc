@@ -1,0 +1,120 @@
+#include "text/prompt.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "base/json_limits.h"
+
+namespace firstlight {
+namespace {
+
+/// Half-open, in bytes of the whole text.
+struct Range {
+  std::size_t begin;
+  std::size_t end;
+};
+
+std::vector<Range> literal_ranges(const Prompt& prompt) {
+  std::vector<Range> ranges;
+  std::size_t at = 0;
+  for (const PromptPart& part : prompt.parts) {
+    if (part.literal && !part.text.empty()) ranges.push_back({at, at + part.text.size()});
+    at += part.text.size();
+  }
+  return ranges;
+}
+
+/// Ranges ascend and do not overlap, so their ends ascend too.
+bool touches(const std::vector<Range>& ranges, Range r) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), r.begin,
+                                      [](std::size_t begin, const Range& one) { return begin < one.end; });
+  return after != ranges.end() && after->begin < r.end;
+}
+
+/// One id for each different text.
+std::vector<std::int32_t> special_ids(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  std::unordered_set<std::string_view> seen;
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view text = tokenizer.token_bytes(id);
+    if (tokenizer.is_special(id) && !text.empty() && seen.insert(text).second) ids.push_back(id);
+  }
+  return ids;
+}
+
+SpecialTokens special_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  std::vector<std::string> texts;
+  for (const std::int32_t id : ids) texts.emplace_back(tokenizer.token_bytes(id));
+  auto specials = SpecialTokens::build(0, std::move(texts));
+  check(specials.ok(), "the texts are different");
+  return std::move(*specials);
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
+
+}  // namespace
+
+std::string Prompt::text() const {
+  std::string whole;
+  for (const PromptPart& part : parts) whole += part.text;
+  return whole;
+}
+
+PromptEncoder::PromptEncoder(const Tokenizer& tokenizer)
+    : tokenizer_(&tokenizer), ids_(special_ids(tokenizer)), specials_(special_tokens(tokenizer, ids_)) {}
+
+Status PromptEncoder::encode(const Prompt& prompt, std::vector<std::int32_t>& out) const {
+  if (!prompt.separate) return encode_joined(prompt, out);
+  for (const PromptPart& part : prompt.parts) {
+    const auto special = part.literal ? std::nullopt : specials_.find(part.text, 0);
+    if (!part.literal && (!special || special->begin != 0)) {
+      return Error{
+          "the chat format needs the special token " + quote_text(part.text) +
+          ", which the tokenizer does not have (where the folder has a chat_template.jinja, that is used)"};
+    }
+    FL_TRY(tokenizer_->encode(part.text, !part.literal, out));
+  }
+  return {};
+}
+
+Status PromptEncoder::encode_joined(const Prompt& prompt, std::vector<std::int32_t>& out) const {
+  const std::string text = prompt.text();
+  const std::vector<Range> literal = literal_ranges(prompt);
+  std::vector<SpecialTokens::Match> structure;
+  bool forged = false;
+  for (std::size_t at = 0; !literal.empty();) {
+    const auto match = specials_.find(text, at);
+    if (!match) break;
+    if (touches(literal, {match->begin, match->begin + match->length})) {
+      forged = true;
+      at = match->begin + 1;
+    } else {
+      structure.push_back(*match);
+      at = match->begin + match->length;
+    }
+  }
+  if (!forged) return tokenizer_->encode(text, /*parse_special=*/true, out);
+
+  std::size_t at = 0;
+  for (const SpecialTokens::Match& match : structure) {
+    FL_TRY(tokenizer_->encode(std::string_view(text).substr(at, match.begin - at), /*parse_special=*/false,
+                              out));
+    out.push_back(ids_[static_cast<std::size_t>(match.id)]);
+    at = match.begin + match.length;
+  }
+  return tokenizer_->encode(std::string_view(text).substr(at), /*parse_special=*/false, out);
+}
+
+std::vector<std::string> PromptEncoder::control_texts(std::string_view template_text) const {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < ids_.size(); ++i) {
+    const std::string_view text = specials_.content(static_cast<std::int32_t>(i));
+    if (is_blank(text)) continue;
+    if (tokenizer_->is_skipped(ids_[i]) || template_text.find(text) != template_text.npos)
+      texts.emplace_back(text);
+  }
+  return texts;
+}
+
+}  // namespace firstlight
