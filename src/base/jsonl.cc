@@ -1,5 +1,7 @@
 #include "base/jsonl.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -38,11 +40,16 @@ Result<bool> JsonlReader::next(std::string& line) {
 }
 
 Result<bool> JsonlReader::fill() {
+  // Not fread, which waits until its block is full: whoever writes rows may wait for the answers first.
+  ssize_t got = -1;
   block_.resize(std::size_t{1} << 16);
-  block_.resize(std::fread(block_.data(), 1, block_.size(), file_.get()));
+  do {
+    got = ::read(fileno(file_.get()), block_.data(), block_.size());
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return Error{path_ + ": cannot be read: " + system_error_text(errno)};
+  block_.resize(static_cast<std::size_t>(got));
   at_ = 0;
-  if (std::ferror(file_.get()) != 0) return Error{path_ + ": cannot be read: " + system_error_text(errno)};
-  return block_.empty();
+  return got == 0;
 }
 
 Result<nlohmann::ordered_json> parse_row(std::string_view line, const std::string& place) {

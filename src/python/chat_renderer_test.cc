@@ -107,6 +107,14 @@ TEST(ChatRenderer, RendersAsTheEcosystemDoes) {
   }
 }
 
+TEST(ChatRenderer, FormatsInPython) {
+  const fs::path folder = fs::path(FL_REPO_ROOT) / "tests" / "data" / "templates";
+  for (const char* name : {"kimi_k3", "kimi_k25", "deepseek_v32"}) {
+    const Tally tally = check_rows("", name, folder / (std::string(name) + ".jsonl"));
+    EXPECT_GE(tally.rows, 4) << name;
+  }
+}
+
 TEST(ChatRenderer, RendersEveryPublishedTemplate) {
   const fs::path data = shared_folder() / "data";
   if (!fs::exists(data)) GTEST_SKIP() << "the goldens of all templates are not here: " << data;

@@ -53,6 +53,12 @@ SpecialTokens special_tokens(const Tokenizer& tokenizer, const std::vector<std::
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
+/// "<|…|>", or with full-width bars: no text of a person.
+bool is_bracketed(std::string_view text) {
+  return (text.starts_with("<|") && text.ends_with("|>")) ||
+         (text.starts_with("<｜") && text.ends_with("｜>"));
+}
+
 }  // namespace
 
 std::string Prompt::text() const {
@@ -111,8 +117,8 @@ std::vector<std::string> PromptEncoder::control_texts(std::string_view template_
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     const std::string_view text = specials_.content(static_cast<std::int32_t>(i));
     if (is_blank(text)) continue;
-    if (tokenizer_->is_skipped(ids_[i]) || template_text.find(text) != template_text.npos)
-      texts.emplace_back(text);
+    const bool written = template_text.find(text) != template_text.npos;
+    if (written || is_bracketed(text) || tokenizer_->is_skipped(ids_[i])) texts.emplace_back(text);
   }
   return texts;
 }

@@ -36,8 +36,8 @@ class PromptEncoder {
   Status encode(const Prompt& prompt, std::vector<std::int32_t>& out) const;
 
   /// The special tokens that a conversation must not forge under a template, in order of their ids: those
-  /// that are declared control tokens, and those that the template itself writes. Others (Gemma's "<table>")
-  /// are ordinary content that happens to have an id of its own.
+  /// that are declared control tokens or are written as "<|…|>", and those that the template itself writes.
+  /// Others (Gemma's "<table>") are ordinary content that happens to have an id of its own.
   [[nodiscard]] std::vector<std::string> control_texts(std::string_view template_text) const;
 
  private:

@@ -107,8 +107,9 @@ TEST(Prompt, ControlTexts) {
     return std::find(texts.begin(), texts.end(), text) != texts.end();
   };
   EXPECT_TRUE(has("", "[BOS]"));
-  EXPECT_FALSE(has("", "<|open|>"));  // declared as ordinary content
-  EXPECT_TRUE(has("{{ '<|open|>' }}", "<|open|>"));
+  EXPECT_TRUE(has("", "<|open|>"));  // declared `"special": false`
+  EXPECT_FALSE(has("", "<osagent_mode>"));
+  EXPECT_TRUE(has("{{ '<osagent_mode>' }}", "<osagent_mode>"));
 }
 
 }  // namespace

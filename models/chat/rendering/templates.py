@@ -37,6 +37,29 @@ def raise_exception(message):
     raise TemplateRefusal(message)
 
 
+def make_dict(*args, **kwargs):
+    """dict() without the type dict, whose attributes are no template's business."""
+    return dict(*args, **kwargs)
+
+
+class Namespace(jinja2.utils.Namespace):
+    """namespace() that keeps no attribute with which it could pose as something else."""
+
+    def __init__(*args, **kwargs):  # a template may write namespace(self=…)
+        jinja2.utils.Namespace.__init__(*args, **kwargs)
+        for name in jinja2.utils.Namespace.__getattribute__(args[0], "_Namespace__attrs"):
+            _check_name(name)
+
+    def __setitem__(self, name, value):
+        _check_name(name)
+        super().__setitem__(name, value)
+
+
+def _check_name(name):
+    if str(name).startswith("_"):
+        raise jinja2.sandbox.SecurityError(f"a namespace cannot hold {name!r:.100}")
+
+
 _now = datetime.datetime.now  # what strftime_now() asks
 
 
@@ -47,7 +70,8 @@ def strftime_now(pattern):
 def _environment(kind):
     environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     environment.filters["tojson"] = tojson
-    environment.globals.update(raise_exception=raise_exception, strftime_now=strftime_now)
+    environment.globals.update(
+        raise_exception=raise_exception, strftime_now=strftime_now, namespace=Namespace, dict=make_dict)
     return environment
 
 
