@@ -4,7 +4,7 @@ The prompt is tokenised as one text; what stands in the conversation never becom
 """
 import json
 
-from refusal import Refusal
+from conversation import Refusal, function_of, list_of, messages_of
 
 SEPARATE = False
 BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
@@ -59,15 +59,9 @@ def said(value):
     return str(value), True
 
 
-def function_of(thing, what):
-    if not isinstance(thing, dict) or not isinstance(thing.get("function"), dict):
-        raise Refusal(f"{what} must be an object with a `function`: {thing!r:.100}")
-    return thing["function"]
-
-
 def additions(message):
     """Tools and response format, as a system or developer message declares them."""
-    if tools := message.get("tools"):
+    if tools := list_of(message, "tools"):
         yield structure(TOOLS_HEAD)
         yield said("\n".join(to_json(function_of(t, "a tool")) for t in tools))
         yield structure("\n</functions>\n")
@@ -100,7 +94,7 @@ def call_parts(call):
 
 
 def assistant_parts(message, thinks, index):
-    calls = message.get("tool_calls") or []
+    calls = list_of(message, "tool_calls")
     if thinks:
         reasoning = message.get("reasoning_content")
         if not reasoning and not calls:
@@ -160,16 +154,13 @@ def message_parts(messages, index, last_user, thinking):
 
 
 def encode(row):
-    messages, options = list(row["messages"]), row["kwargs"]
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise Refusal(f"messages[{index}] must be an object with a role")
+    messages, options = list(messages_of(row)), row["kwargs"]
     mode = row.get("thinking_mode", options.get("thinking_mode"))
     if mode is None:
         mode = "thinking" if options.get("thinking", options.get("enable_thinking")) else "chat"
     if mode not in ("chat", "thinking"):
         raise Refusal(f"the thinking mode {mode!r:.60} is not supported; there are chat and thinking")
-    if tools := row.get("tools"):  # the format declares tools in the system message
+    if tools := list_of(row, "tools"):  # the format declares tools in the system message
         system = messages.pop(0) if messages and messages[0].get("role") == "system" else {"role": "system"}
         messages.insert(0, {**system, "tools": tools})
     thinking = mode == "thinking"

@@ -5,7 +5,7 @@ Without a template the whole prompt is made here, as the published template make
 import json
 
 import typescript
-from refusal import Refusal
+from conversation import Refusal, function_of, list_of, messages_of
 
 SEPARATE = False
 IMAGE = "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>\n"
@@ -24,13 +24,13 @@ def sorted_keys(value):
 
 def prepare(row):
     """The tools with sorted keys, and their declaration if they have one; the template falls back to JSON."""
-    tools = sorted_keys(row.get("tools"))
+    tools = sorted_keys(list_of(row, "tools"))
     try:
         declaration = typescript.declare(tools) if tools else None
     except typescript.Undeclarable:
         declaration = None
     kwargs = row["kwargs"] if declaration is None else {**row["kwargs"], "tools_ts_str": declaration}
-    return {**row, "tools": tools, "kwargs": kwargs}
+    return {**row, "tools": tools or None, "kwargs": kwargs}
 
 
 def structure(text):
@@ -63,10 +63,8 @@ def content(message):
 
 def calls(message):
     yield structure("<|tool_calls_section_begin|>")
-    for call in message["tool_calls"]:
-        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
-            raise Refusal(f"a tool call must be an object with a `function`: {call!r:.100}")
-        arguments = call["function"].get("arguments", "")
+    for call in list_of(message, "tool_calls"):
+        arguments = function_of(call, "a tool call").get("arguments", "")
         yield structure("<|tool_call_begin|>")
         yield said(call.get("id", ""))
         yield structure("<|tool_call_argument_begin|>")
@@ -99,11 +97,8 @@ def encode(row):
     row = prepare(row)
     tools, options = row["tools"], row["kwargs"]
     if "messages" not in row and tools:
-        return [said(options.get("tools_ts_str", ""))]  # the declaration alone
-    messages = row["messages"]
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise Refusal(f"messages[{index}] must be an object with a role")
+        return [said(options["tools_ts_str"])] if options.get("tools_ts_str") else []  # the declaration alone
+    messages = messages_of(row)
     parts = []
     if tools:
         parts.append(structure("<|im_system|>tool_declare<|im_middle|>"))

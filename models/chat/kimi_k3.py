@@ -4,7 +4,7 @@ Every piece is tokenised on its own, each attribute as four, so that pieces neve
 """
 import json
 
-from refusal import Refusal
+from conversation import Refusal, list_of, messages_of
 
 SEPARATE = True
 EFFORTS = ("low", "high", "max")
@@ -41,8 +41,7 @@ def kind_of(value):
 
 
 def function_of(call):
-    if not isinstance(call, dict):
-        raise Refusal("a tool call must be an object")
+    """The function that a call names; a call may also be one."""
     function = call["function"] if isinstance(call.get("function"), dict) else call
     if function.get("name") is None:
         raise Refusal("a tool call needs a function name")
@@ -127,7 +126,7 @@ class Prompt:
         self.open("response")
         self.content(message.get("content"))
         self.close("response")
-        self.calls, self.results = message.get("tool_calls") or [], 0
+        self.calls, self.results = list_of(message, "tool_calls"), 0
         if self.calls:
             self.open("tools")
             for index, call in enumerate(self.calls, 1):
@@ -158,7 +157,7 @@ class Prompt:
     def results_of(self, messages):
         """Tool results that follow each other, in the order of the calls if each names one."""
         by_id = {str(c["id"]): function_of(c)["name"] for c in reversed(self.calls)
-                 if isinstance(c, dict) and c.get("id") is not None}
+                 if c.get("id") is not None}
         ids = [str(m.get("tool_call_id", m.get("id"))) for m in messages]
         if all(i in by_id for i in ids):
             order = {i: n for n, i in enumerate(reversed(by_id))}
@@ -181,14 +180,11 @@ class Prompt:
     def conversation(self, messages):
         at = 0
         while at < len(messages):
-            message = messages[at]
-            if not isinstance(message, dict) or "role" not in message:
-                raise Refusal(f"messages[{at}] must be an object with a role")
-            role = message["role"]
+            message, role = messages[at], messages[at]["role"]
             at += 1
             if role == "tool":
                 run = [message]
-                while at < len(messages) and isinstance(messages[at], dict) and messages[at].get("role") == "tool":
+                while at < len(messages) and messages[at]["role"] == "tool":
                     run.append(messages[at])
                     at += 1
                 self.results_of(run)
@@ -223,7 +219,8 @@ def thinking_of(options, by_default):
 def schema_of(options):
     if "response_schema" in options:
         return options["response_schema"]
-    wrapper = options["response_format"].get("json_schema") if isinstance(options["response_format"], dict) else None
+    wanted = options["response_format"]
+    wrapper = wanted.get("json_schema") if isinstance(wanted, dict) else None
     if isinstance(wrapper, dict):
         return wrapper.get("schema", wrapper.get("json_schema", wrapper))
     return wrapper
@@ -247,17 +244,19 @@ def encode(row):
     # The bare encoder, which is spoken to by its own name for it, adds no effort of itself; the release's tokenizer does.
     thinking, effort = thinking_of(options, by_default="thinking" not in options)
     images = options.get("image_prompts")
+    if images is not None and not (isinstance(images, list) and all(isinstance(i, str) and i for i in images)):
+        raise Refusal("`image_prompts` must be a list of texts")
     prompt = Prompt(thinking, images)
-    tools = row.get("tools") or options.get("tools")
+    tools = list_of(row, "tools") or list_of(options, "tools")
     if tools:
         prompt.system("tool-declare", TOOLS_BODY % compact(tools))
     if effort:
         prompt.system("thinking-effort", EFFORT_BODY % effort)
-    prompt.conversation(row["messages"])
+    prompt.conversation(messages_of(row))
     choice = options.get("tool_choice")
-    if choice in CHOICE_BODIES:
+    if isinstance(choice, str) and choice in CHOICE_BODIES:
         prompt.system("tool-choice", CHOICE_BODIES[choice])
-    elif choice not in (None, "auto"):
+    elif choice is not None and choice != "auto":
         raise Refusal(f"the tool choice {choice!r:.100} is not supported")
     response_format(prompt, options)
     if options.get("add_generation_prompt", True):

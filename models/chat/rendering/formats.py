@@ -14,7 +14,7 @@ import pathlib
 
 import guard
 import templates
-from refusal import Refusal
+from conversation import Refusal
 
 FOLDER = pathlib.Path(__file__).parent.parent
 

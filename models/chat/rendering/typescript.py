@@ -186,7 +186,7 @@ def declare(tools):
     """The declaration of OpenAI-style tools; None if none of them is a function."""
     functions = []
     for tool in tools:
-        if not isinstance(tool, dict) or not isinstance(tool.get("function", {}), dict):
+        if not isinstance(tool.get("function", {}), dict):
             raise Undeclarable(f"no tool: {tool!r:.100}")
         if tool.get("type") == "function" and tool.get("function"):
             functions.append(declare_function(tool["function"]))

@@ -28,7 +28,7 @@ OUTPUT = int(sys.argv[3])  # bytes of one prompt
 MESSAGE = 1 << 14  # bytes of an error message
 # What jinja2 and Python import when a template first needs it: later, files are out of reach.
 ON_DEMAND = ("encodings.ascii encodings.idna encodings.latin_1 encodings.raw_unicode_escape "
-             "encodings.unicode_escape encodings.utf_16 encodings.utf_32 jinja2.constants jinja2.debug pprint textwrap "
+             "encodings.unicode_escape encodings.utf_16 encodings.utf_32 html jinja2.constants jinja2.debug pprint textwrap "
              "unicodedata").split()
 
 
