@@ -9,27 +9,32 @@
 namespace firstlight {
 namespace {
 
-/// Half-open, in bytes of the whole text.
-struct Range {
-  std::size_t begin;
-  std::size_t end;
-};
+using Match = SpecialTokens::Match;
 
-std::vector<Range> literal_ranges(const Prompt& prompt) {
-  std::vector<Range> ranges;
-  std::size_t at = 0;
-  for (const PromptPart& part : prompt.parts) {
-    if (part.literal && !part.text.empty()) ranges.push_back({at, at + part.text.size()});
-    at += part.text.size();
+/// Appends the special tokens of text[begin, end), places in the whole text.
+void find_all(const SpecialTokens& specials, std::string_view text, std::size_t begin, std::size_t end,
+              std::vector<Match>& out) {
+  const std::string_view part = text.substr(begin, end - begin);
+  std::optional<Match> match;
+  for (std::size_t at = 0; (match = specials.find(part, at)); at = match->begin + match->length) {
+    out.push_back({begin + match->begin, match->length, match->id});
   }
-  return ranges;
 }
 
-/// Ranges ascend and do not overlap, so their ends ascend too.
-bool touches(const std::vector<Range>& ranges, Range r) {
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), r.begin,
-                                      [](std::size_t begin, const Range& one) { return begin < one.end; });
-  return after != ranges.end() && after->begin < r.end;
+/// The special tokens that lie between literal parts.
+std::vector<Match> structural(const SpecialTokens& specials, const Prompt& prompt, std::string_view text) {
+  std::vector<Match> found;
+  std::size_t begin = 0;  // of the structure that ends at `at`
+  std::size_t at = 0;
+  for (const PromptPart& part : prompt.parts) {
+    if (part.literal && !part.text.empty()) {
+      find_all(specials, text, begin, at, found);
+      begin = at + part.text.size();
+    }
+    at += part.text.size();
+  }
+  find_all(specials, text, begin, at, found);
+  return found;
 }
 
 /// One id for each different text.
@@ -86,24 +91,16 @@ Status PromptEncoder::encode(const Prompt& prompt, std::vector<std::int32_t>& ou
 
 Status PromptEncoder::encode_joined(const Prompt& prompt, std::vector<std::int32_t>& out) const {
   const std::string text = prompt.text();
-  const std::vector<Range> literal = literal_ranges(prompt);
-  std::vector<SpecialTokens::Match> structure;
-  bool forged = false;
-  for (std::size_t at = 0; !literal.empty();) {
-    const auto match = specials_.find(text, at);
-    if (!match) break;
-    if (touches(literal, {match->begin, match->begin + match->length})) {
-      forged = true;
-      at = match->begin + 1;
-    } else {
-      structure.push_back(*match);
-      at = match->begin + match->length;
-    }
+  std::vector<Match> all;
+  find_all(specials_, text, 0, text.size(), all);
+  const std::vector<Match> structure = structural(specials_, prompt, text);
+  const auto same = [](const Match& a, const Match& b) { return a.begin == b.begin && a.length == b.length; };
+  if (std::equal(all.begin(), all.end(), structure.begin(), structure.end(), same)) {
+    return tokenizer_->encode(text, /*parse_special=*/true, out);
   }
-  if (!forged) return tokenizer_->encode(text, /*parse_special=*/true, out);
 
   std::size_t at = 0;
-  for (const SpecialTokens::Match& match : structure) {
+  for (const Match& match : structure) {
     FL_TRY(tokenizer_->encode(std::string_view(text).substr(at, match.begin - at), /*parse_special=*/false,
                               out));
     out.push_back(ids_[static_cast<std::size_t>(match.id)]);
