@@ -13,6 +13,8 @@ namespace {
 // Published patterns have some 50 bytes; nesting is walked recursively.
 constexpr std::size_t kLongestPattern = 1000;
 constexpr int kDeepest = 32;
+// Each is tried on every packed tensor. Published lists have some hundred; plain names are not counted.
+constexpr std::size_t kMostPatterns = 4096;
 
 using Positions = NamePattern::Positions;
 using Letters = std::bitset<256>;
@@ -267,6 +269,11 @@ Result<ModuleList> ModuleList::create(const std::vector<std::string>& entries) {
     } else {
       list.exact_.push_back(entry);
     }
+  }
+  if (list.patterns_.size() > kMostPatterns) {
+    return Error{"config.json: quantization_config's list of modules has " +
+                 std::to_string(list.patterns_.size()) + " patterns, at most " +
+                 std::to_string(kMostPatterns) + " are accepted"};
   }
   std::sort(list.exact_.begin(), list.exact_.end());
   return list;

@@ -51,6 +51,7 @@ TEST(ModuleList, WhatIsNotUnderstoodIsNamed) {
   EXPECT_ERROR(ModuleList::create({"re:" + std::string(2000, 'a')}), "is longer than any real one");
   EXPECT_ERROR(ModuleList::create({"*" + std::string(2000, 'a')}), "is longer than any real one");
   EXPECT_ERROR(ModuleList::create({"re:" + std::string(900, '(')}), "is not understood");
+  EXPECT_ERROR(ModuleList::create(std::vector<std::string>(5000, "a*")), "has 5000 patterns, at most 4096");
   EXPECT_EQ(covering({"re:.*"}, std::string(600, 'a')), "");  // longer than any name
 }
 
