@@ -215,7 +215,8 @@ TEST(Attention, HugeScoresPickOneRow) {
       Data d = make_data(c, random);
       for (float& x : d.q) x = 1000;
       for (std::size_t i = 0; i < d.k.size(); ++i) {
-        d.k[i] = static_cast<float>(sign * 1000 * static_cast<double>(i / 32));
+        const std::size_t position = i / 32;
+        d.k[i] = static_cast<float>(sign * 1000 * static_cast<double>(position));
       }
       EXPECT_LT(relative_error(run(c, d, {.stale = kNan}), expected(c, d)), 1e-5) << sign << " " << window;
     }
@@ -269,11 +270,11 @@ TEST(Attention, BitsDoNotDependOnCutsOrThreads) {
     const Data d = make_data(c, random);
     for (const bool f32 : {true, false}) {
       const TestOp op = make_op(c, d.sinks);
-      TestSession whole(op, {.f32 = f32, .stale = kNan});
+      TestSession whole(op, {.isa = detect(), .f32 = f32, .stale = kNan});
       whole.feed(whole.add(d.inputs()), {c.tokens});
       for (const int threads : {1, 2, 3}) {
         for (const auto& cut : cuts_of(c.tokens)) {
-          TestSession session(op, {.f32 = f32, .threads = threads, .stale = kNan});
+          TestSession session(op, {.isa = detect(), .f32 = f32, .threads = threads, .stale = kNan});
           session.feed(session.add(d.inputs()), cut);
           EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << cut[0] << " " << threads;
           EXPECT_EQ(cache_of(session, 0), cache_of(whole, 0)) << cut[0] << " " << threads;
@@ -291,9 +292,9 @@ TEST(Attention, BitsDoNotDependOnTheStepsOtherSequences) {
     const Data other = make_data(c, random);
     for (const bool f32 : {true, false}) {
       const TestOp op = make_op(c, d.sinks);
-      TestSession alone(op, {.f32 = f32, .stale = kNan});
+      TestSession alone(op, {.isa = detect(), .f32 = f32, .stale = kNan});
       alone.feed(alone.add(d.inputs()), {c.tokens});
-      TestSession batch(op, {.f32 = f32, .threads = 2, .stale = kNan});
+      TestSession batch(op, {.isa = detect(), .f32 = f32, .threads = 2, .stale = kNan});
       const std::size_t a = batch.add(other.inputs());
       const std::size_t b = batch.add(d.inputs());
       const std::size_t e = batch.add(other.inputs());

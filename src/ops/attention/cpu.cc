@@ -22,8 +22,6 @@ constexpr std::int64_t kPartition = kPartitionPages * kPageTokens;
 // Queries (row, head) that meet a page while it is in the second-level cache: with 128 channels a page takes
 // 64 KiB in f32, the queries and their values as much again.
 constexpr std::int64_t kItemQueries = 64;
-// With this many queries widening a bf16 page once costs less than widening it in every register block.
-constexpr std::int64_t kWidenQueries = 12;
 // Partials a thread may leave to a merge, in full items: enough that a meeting of the threads is rare.
 constexpr std::int64_t kItemsAThread = 8;
 
@@ -113,21 +111,19 @@ class AttentionCpu final : public Kernel {
     Scratch(const AttentionCpu& op, std::uint8_t* base) {
       ScratchCarver carve(base);
       groups = carve.take<RowGroup>(op.tokens_);
-      tile_floats = op.keys_.dtype == DType::kBF16 ? kPageTokens * (op.key_ + op.columns_) : 0;
-      tile = carve.take<float>(tile_floats * op.threads_);
       partial_floats = kItemsAThread * op.threads_ * op.partial_floats(op.item_queries_);
       partials = carve.take<float>(partial_floats);
       carry = carve.take<float>(2 * op.partial_floats(op.item_queries_));
       bytes = carve.used();
     }
+    /// Items of a wave.
     [[nodiscard]] std::int64_t slots(const AttentionCpu& op, Cut cut) const {
-      return partial_floats / op.partial_floats(cut.rows * cut.heads);
+      return partial_floats / op.partial_floats(std::max<std::int64_t>(1, cut.rows * cut.heads));
     }
     RowGroup* groups;  // [tokens]
-    float* tile;       // a thread: keys [key_dim, 64], values [64, columns], widened
     float* partials;   // a wave's items
     float* carry;      // two: the total of a unit that a wave leaves unfinished, in turn
-    std::int64_t tile_floats, partial_floats, bytes;
+    std::int64_t partial_floats, bytes;
   };
 
   [[nodiscard]] std::int64_t partial_floats(std::int64_t queries) const { return queries * (columns_ + 2); }
@@ -211,7 +207,7 @@ class AttentionCpu final : public Kernel {
 
   /// Large items use a page best; smaller ones where there would be too few for the threads.
   [[nodiscard]] Cut choose_cut(const Step& step, int threads) const {
-    std::int64_t longest = 0;
+    std::int64_t longest = 1;
     for (const SequenceRows& s : step.sequences) longest = std::max(longest, s.rows);
     Cut cut{1, std::min(kItemQueries, heads_ / kv_heads_)};
     cut.rows = std::min(longest, kItemQueries / cut.heads);
@@ -276,7 +272,7 @@ class AttentionCpu final : public Kernel {
         before += item.pairs();
         if (middle < share.begin || middle >= share.end) return;
         const AttentionPartial partial = partial_of(scratch, wave, index, item);
-        attend(step, io, scratch, item, partial, thread);
+        attend(step, io, item, partial);
         if (item.alone()) finish(io, item, partial);
       });
     });
@@ -293,8 +289,7 @@ class AttentionCpu final : public Kernel {
     return partial_at(scratch.partials + (index - wave.begin) * stride, item.queries());
   }
 
-  void attend(const Step& step, const NodeIo& io, const Scratch& scratch, const Item& item,
-              const AttentionPartial& partial, int thread) const {
+  void attend(const Step& step, const NodeIo& io, const Item& item, const AttentionPartial& partial) const {
     const RowGroup& group = *item.group;
     std::array<AttentionQuery, kItemQueries> queries;
     for (std::int64_t r = 0; r < group.rows; ++r) {
@@ -322,8 +317,9 @@ class AttentionCpu final : public Kernel {
       const std::int64_t skipped = first * item.heads;
       const AttentionPartial running{partial.values + skipped * columns_, partial.max + skipped,
                                      partial.sum + skipped};
-      attend_page(step.page(group.pages[page]), item.kv_head, queries.data() + skipped, count * item.heads,
-                  running, scratch.tile + thread * scratch.tile_floats);
+      const std::int64_t next = (page + 1) * kPageTokens < item.end ? page + 1 : page;
+      attend_page(step.page(group.pages[page]), step.page(group.pages[next]), item.kv_head,
+                  queries.data() + skipped, count * item.heads, running);
     }
   }
 
@@ -332,36 +328,30 @@ class AttentionCpu final : public Kernel {
     return queries[static_cast<std::size_t>(row * item.heads + head)];
   }
 
-  void attend_page(const std::uint8_t* page, std::int64_t kv_head, const AttentionQuery* queries,
-                   std::int64_t count, const AttentionPartial& running, float* tile) const {
-    const std::int64_t key_elements = key_ * kPageTokens;
-    const std::int64_t value_elements = kPageTokens * columns_;
-    const auto place = [&](const auto* keys, const auto* values) {
-      return AttentionTile{keys + kv_head * key_elements,
-                           values + kv_head * value_elements,
-                           key_,
-                           columns_,
-                           queries,
-                           count,
-                           scale_,
-                           softcap_,
-                           running};
+  /// `next`: the page that comes after `page`, or any.
+  void attend_page(const std::uint8_t* page, const std::uint8_t* next, std::int64_t kv_head,
+                   const AttentionQuery* queries, std::int64_t count, const AttentionPartial& running) const {
+    const auto tile = [&]<class Element>(const Element*) {
+      const auto keys_of = [&](const std::uint8_t* p) {
+        return reinterpret_cast<const Element*>(p + keys_.offset) + kv_head * key_ * kPageTokens;
+      };
+      const auto* values = reinterpret_cast<const Element*>(page + values_.offset);
+      return AttentionTile<Element>{.keys = keys_of(page),
+                                    .values = values + kv_head * kPageTokens * columns_,
+                                    .next_keys = keys_of(next),
+                                    .key_dim = key_,
+                                    .columns = columns_,
+                                    .queries = queries,
+                                    .count = count,
+                                    .scale = scale_,
+                                    .softcap = softcap_,
+                                    .running = running};
     };
     if (keys_.dtype == DType::kF32) {
-      kernels_.attend_f32(place(reinterpret_cast<const float*>(page + keys_.offset),
-                                reinterpret_cast<const float*>(page + values_.offset)));
-      return;
+      kernels_.attend_f32(tile(static_cast<const float*>(nullptr)));
+    } else {
+      kernels_.attend_bf16(tile(static_cast<const std::uint16_t*>(nullptr)));
     }
-    const auto narrow = place(reinterpret_cast<const std::uint16_t*>(page + keys_.offset),
-                              reinterpret_cast<const std::uint16_t*>(page + values_.offset));
-    if (count < kWidenQueries) {
-      kernels_.attend_bf16(narrow);
-      return;
-    }
-    kernels_.widen(narrow.keys, key_elements, tile);
-    kernels_.widen(narrow.values, value_elements, tile + key_elements);
-    kernels_.attend_f32(
-        {tile, tile + key_elements, key_, columns_, queries, count, scale_, softcap_, running});
   }
 
   // ---- merging ----

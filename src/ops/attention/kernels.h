@@ -25,8 +25,9 @@ struct AttentionPartial {
 /// Queries of one kv head against one page. Slots that no query sees may hold anything.
 template <class Element>
 struct AttentionTile {
-  const Element* keys;    // [key_dim, 64]
-  const Element* values;  // [64, columns]
+  const Element* keys;       // [key_dim, 64]
+  const Element* values;     // [64, columns]
+  const Element* next_keys;  // of the page that comes next; only asked for ahead of time
   std::int64_t key_dim;
   std::int64_t columns;  // a multiple of 16
   const AttentionQuery* queries;
@@ -41,9 +42,6 @@ struct AttentionKernels {
   void (*round_row)(const float* in, std::int64_t count, std::uint16_t* out);
   /// The same, out[64 i] = in[i].
   void (*round_column)(const float* in, std::int64_t count, std::uint16_t* out);
-  /// bf16 -> f32, exact; count is a multiple of 16.
-  void (*widen)(const std::uint16_t* in, std::int64_t count, float* out);
-  /// The same bits whether a bf16 page is widened before or not.
   void (*attend_f32)(const AttentionTile<float>& tile);
   void (*attend_bf16)(const AttentionTile<std::uint16_t>& tile);
   /// Merges query i of `part` into `total`; with `first` copies it.
