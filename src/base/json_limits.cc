@@ -1,8 +1,6 @@
 #include "base/json_limits.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 namespace firstlight {
 
@@ -31,99 +29,68 @@ std::string place_of(std::string_view text, std::size_t offset) {
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
-/// Builds the tree bottom-up: a container is owned by the stack until it is complete.
-class TreeBuilder final : public JsonHandler {
- public:
-  explicit TreeBuilder(const JsonLimits& limits) : limits_(limits) {}
-
-  ordered_json take() { return std::move(root_); }
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool start_object(std::size_t) override { return push(ordered_json::object()); }
-  bool start_array(std::size_t) override { return push(ordered_json::array()); }
-  bool end_array() override { return pop(); }
-  bool key(string_t& name) override {
-    stack_.back().key = std::move(name);
-    return true;
-  }
-  bool end_object() override {
-    if (const std::string* twice = duplicate_key(stack_.back().value)) {
-      return fail("key " + quote_text(path_to(*twice)) + " appears twice");
-    }
-    return pop();
-  }
-
- protected:
-  bool unexpected() override { return fail("binary values are not JSON"); }
-
- private:
-  struct Level {
-    ordered_json value;
-    std::string key;  // of the member being read, in an object
-  };
-
-  bool push(ordered_json container) {
-    if (stack_.size() >= limits_.max_depth) {
-      return fail("is nested deeper than " + std::to_string(limits_.max_depth) + " levels");
-    }
-    stack_.push_back({std::move(container), {}});
-    return true;
-  }
-
-  bool pop() {
-    ordered_json done = std::move(stack_.back().value);
-    stack_.pop_back();
-    return add(std::move(done));
-  }
-
-  bool add(ordered_json value) {
-    if (++values_ > limits_.max_values) {
-      return fail("holds more than " + std::to_string(limits_.max_values) + " values");
-    }
-    if (stack_.empty()) {
-      root_ = std::move(value);
-    } else if (Level& top = stack_.back(); top.value.is_array()) {
-      top.value.get_ref<ordered_json::array_t&>().push_back(std::move(value));
-    } else {
-      // emplace_back of the underlying vector: the map's own insertion searches linearly for the key each
-      // time.
-      top.value.get_ref<ordered_json::object_t&>().emplace_back(std::move(top.key), std::move(value));
-    }
-    return true;
-  }
-
-  static const std::string* duplicate_key(const ordered_json& object) {
-    const auto& members = object.get_ref<const ordered_json::object_t&>();
-    std::vector<const std::string*> keys;
-    keys.reserve(members.size());
-    for (const auto& member : members) keys.push_back(&member.first);
-    std::sort(keys.begin(), keys.end(), [](const auto* a, const auto* b) { return *a < *b; });
-    const auto twice =
-        std::adjacent_find(keys.begin(), keys.end(), [](const auto* a, const auto* b) { return *a == *b; });
-    return twice == keys.end() ? nullptr : *twice;
-  }
-
-  /// "text_config.rope.theta"; list positions are left out.
-  [[nodiscard]] std::string path_to(const std::string& name) const {
-    std::string path;
-    for (std::size_t i = 0; i + 1 < stack_.size(); ++i) {
-      if (stack_[i].value.is_object()) path += stack_[i].key + ".";
-    }
-    return path + name;
-  }
-
-  JsonLimits limits_;
-  std::vector<Level> stack_;
-  ordered_json root_;
-  std::size_t values_ = 0;
-};
+const std::string* duplicate_key(const ordered_json& object) {
+  const auto& members = object.get_ref<const ordered_json::object_t&>();
+  std::vector<const std::string*> keys;
+  keys.reserve(members.size());
+  for (const auto& member : members) keys.push_back(&member.first);
+  std::sort(keys.begin(), keys.end(), [](const auto* a, const auto* b) { return *a < *b; });
+  const auto twice =
+      std::adjacent_find(keys.begin(), keys.end(), [](const auto* a, const auto* b) { return *a == *b; });
+  return twice == keys.end() ? nullptr : *twice;
+}
 
 }  // namespace
+
+bool JsonTreeBuilder::key(string_t& name) {
+  stack_.back().key = std::move(name);
+  return true;
+}
+
+bool JsonTreeBuilder::end_object() {
+  if (const std::string* twice = duplicate_key(stack_.back().value)) {
+    return fail("key " + quote_text(path_to(*twice)) + " appears twice");
+  }
+  return pop();
+}
+
+bool JsonTreeBuilder::push(ordered_json container) {
+  if (stack_.size() >= limits_.max_depth) {
+    return fail("is nested deeper than " + std::to_string(limits_.max_depth) + " levels");
+  }
+  stack_.push_back({std::move(container), {}});
+  return true;
+}
+
+bool JsonTreeBuilder::pop() {
+  ordered_json done = std::move(stack_.back().value);
+  stack_.pop_back();
+  return add(std::move(done));
+}
+
+bool JsonTreeBuilder::add(ordered_json value) {
+  if (++values_ > limits_.max_values) {
+    return fail("holds more than " + std::to_string(limits_.max_values) + " values");
+  }
+  if (stack_.empty()) {
+    root_ = std::move(value);
+  } else if (Level& top = stack_.back(); top.value.is_array()) {
+    top.value.get_ref<ordered_json::array_t&>().push_back(std::move(value));
+  } else {
+    // emplace_back of the underlying vector: the map's own insertion searches linearly for the key each time.
+    top.value.get_ref<ordered_json::object_t&>().emplace_back(std::move(top.key), std::move(value));
+  }
+  return true;
+}
+
+/// "text_config.rope.theta"; list positions are left out.
+std::string JsonTreeBuilder::path_to(const std::string& name) const {
+  std::string path;
+  for (std::size_t i = 0; i + 1 < stack_.size(); ++i) {
+    if (stack_[i].value.is_object()) path += stack_[i].key + ".";
+  }
+  return path + name;
+}
 
 std::string quote_text(std::string_view text, std::size_t max_bytes) {
   constexpr char kHex[] = "0123456789abcdef";
@@ -165,7 +132,7 @@ Result<ordered_json> parse_json(std::string_view text, const std::string& origin
     return Error{origin + ": has " + std::to_string(text.size()) + " bytes of JSON, at most " +
                  std::to_string(limits.max_bytes) + " are accepted"};
   }
-  TreeBuilder builder(limits);
+  JsonTreeBuilder builder(limits);
   FL_TRY(read_json_events(text, origin, builder));
   return builder.take();
 }
