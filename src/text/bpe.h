@@ -1,37 +1,54 @@
-// Byte-pair encoding of one piece: repeatedly joins the adjacent pair whose bytes have the lowest rank,
-// the leftmost of equals first, until no pair is a token.
+// Byte-pair encoding of one piece: repeatedly joins the adjacent pair of lowest rank, the leftmost of equals
+// first, until no pair can be joined.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <optional>
+#include <span>
 #include <vector>
 
-#include "text/vocabulary.h"
+#include "text/merge_table.h"
+#include "text/rank_queue.h"
 
 namespace firstlight {
 
-/// Memory that encoding pieces one after the other reuses. Holds nothing between calls.
-struct BpeScratch {
-  struct Part {
-    std::uint32_t start;
-    std::int32_t pair_rank;  // of this part joined with the next; kNone when that is no token
-  };
-  struct Node {
-    std::uint32_t previous;
-    std::uint32_t next;  // start of the next part = end of this one
-  };
-  struct Candidate {
-    std::int32_t rank;
-    std::uint32_t start;
-    std::uint32_t end;
-  };
-  std::vector<Part> parts;
-  std::vector<Node> nodes;  // by start of the part
-  std::vector<Candidate> heap;
-};
+/// Joins the symbols of one piece after the other. Keeps only memory between calls, not for two threads.
+class BpeMerger {
+ public:
+  /// The table must outlive this.
+  explicit BpeMerger(const MergeTable& table) : table_(&table) {}
 
-/// Appends the ranks of `piece` (at most 2^32 - 2 bytes). A piece that is a token is taken at once.
-void bpe_encode(const Vocabulary& vocabulary, std::string_view piece, BpeScratch& scratch,
-                std::vector<std::int32_t>& out);
+  /// Replaces `symbols` (ids, at most 2^32 - 2 of them) by what they are joined to.
+  void merge(std::vector<std::int32_t>& symbols);
+
+ private:
+  struct Node {
+    std::int32_t id;         // kGone: joined into an earlier one
+    std::uint32_t rank;      // of this node with the next
+    std::uint32_t previous;  // of the first node: unused
+    std::uint32_t next;      // number of nodes: none
+  };
+  /// Positions of one rank, those before `done` dealt with.
+  struct Batch {
+    std::uint32_t rank;
+    std::size_t done;
+    std::vector<std::uint32_t> positions;
+  };
+  void merge_few(std::vector<std::int32_t>& symbols);
+  void make_nodes(const std::vector<std::int32_t>& symbols);
+  [[nodiscard]] std::uint32_t rank_at(std::uint32_t position) const;
+  template <class Push>
+  void join(std::uint32_t position, const Push& push);
+  void refill(Batch& batch);
+  void merge_by_queue();
+  void merge_by_heap();
+
+  const MergeTable* table_;
+  std::vector<std::uint32_t> ranks_;  // merge_few: of each symbol with the next
+  std::vector<Node> nodes_;           // by position of the symbol
+  std::vector<std::uint64_t> heap_;   // rank and position
+  std::vector<std::uint32_t> positions_;
+  std::optional<RankQueue> queue_;  // made for the first long piece
+};
 
 }  // namespace firstlight

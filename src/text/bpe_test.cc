@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <set>
+#include <string>
 
 #include "text/test_data.h"
 #include "text/tiktoken_file.h"
@@ -11,83 +11,132 @@
 namespace firstlight {
 namespace {
 
-/// The definition, word for word, on strings.
-std::vector<std::int32_t> naive_bpe(const Vocabulary& vocabulary, const std::string& piece) {
-  if (vocabulary.find(piece) != Vocabulary::kNone) return {vocabulary.find(piece)};
-  std::vector<std::string> parts;
-  for (const char c : piece) parts.emplace_back(1, c);
+using Ids = std::vector<std::int32_t>;
+using Merge = MergeTable::Merge;
+
+/// The definition, word for word.
+Ids naive_bpe(const std::vector<Merge>& merges, Ids symbols) {
   for (;;) {
+    std::size_t best_rank = merges.size();
     std::size_t best = 0;
-    std::int32_t best_rank = Vocabulary::kNone;
-    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-      const std::int32_t rank = vocabulary.find(parts[i] + parts[i + 1]);
-      if (rank == Vocabulary::kNone || (best_rank != Vocabulary::kNone && rank >= best_rank)) continue;
-      best = i;
-      best_rank = rank;
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+      for (std::size_t rank = 0; rank < best_rank; ++rank) {
+        if (merges[rank].left != symbols[i] || merges[rank].right != symbols[i + 1]) continue;
+        best_rank = rank;
+        best = i;
+      }
     }
-    if (best_rank == Vocabulary::kNone) break;
-    parts[best] += parts[best + 1];
-    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    if (best_rank == merges.size()) return symbols;
+    symbols[best] = merges[best_rank].result;
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
   }
-  std::vector<std::int32_t> ids;
-  for (const std::string& part : parts) ids.push_back(vocabulary.find(part));
-  return ids;
 }
 
-Vocabulary vocabulary_of(const std::vector<std::string>& more) {
-  auto parsed = parse_tiktoken_file(text_test::small_model(more), "model");
-  check(parsed.ok(), "test vocabulary");
-  return std::move(*parsed);
+Ids merged(const MergeTable& table, Ids symbols) {
+  BpeMerger(table).merge(symbols);
+  return symbols;
 }
 
-std::vector<std::int32_t> encode(const Vocabulary& vocabulary, const std::string& piece) {
-  BpeScratch scratch;
-  std::vector<std::int32_t> ids;
-  bpe_encode(vocabulary, piece, scratch, ids);
-  return ids;
+/// Merges of random words over a few letters (ids from 0): every way to join two known words to a third one,
+/// in random order, so that joins often enable others of lower rank.
+std::vector<Merge> random_merges(Random& random, std::size_t letters, std::size_t words) {
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < letters; ++i) known.emplace_back(1, static_cast<char>('a' + i));
+  for (std::size_t tries = 0; known.size() < letters + words && tries < 1000; ++tries) {
+    const std::string word = known[random() % known.size()] + known[random() % known.size()];
+    if (std::find(known.begin(), known.end(), word) == known.end()) known.push_back(word);
+  }
+  std::vector<Merge> merges;
+  const auto id_of = [&](const std::string& word) {
+    return static_cast<std::int32_t>(std::find(known.begin(), known.end(), word) - known.begin());
+  };
+  for (const std::string& word : known) {
+    for (std::size_t cut = 1; cut < word.size(); ++cut) {
+      const Merge merge = {id_of(word.substr(0, cut)), id_of(word.substr(cut)), id_of(word)};
+      const auto size = static_cast<std::int32_t>(known.size());
+      if (merge.left != size && merge.right != size) merges.push_back(merge);
+    }
+  }
+  for (std::size_t i = merges.size(); i > 1; --i) std::swap(merges[i - 1], merges[random() % i]);
+  return merges;
 }
 
-TEST(Bpe, LeftmostOfEqualRanksAndWholePiece) {
-  const Vocabulary v = vocabulary_of({"aa", "bc", "ab", "xyz"});
-  EXPECT_EQ(encode(v, "aaa"), (std::vector<std::int32_t>{256, 'a'}));
-  EXPECT_EQ(encode(v, "abc"), (std::vector<std::int32_t>{'a', 257}));
-  EXPECT_EQ(encode(v, "xyz"), (std::vector<std::int32_t>{259}));  // not reachable by joining pairs
-  EXPECT_EQ(encode(v, "xyzx"), (std::vector<std::int32_t>{'x', 'y', 'z', 'x'}));
-  EXPECT_TRUE(encode(v, "").empty());
+TEST(Bpe, LeftmostOfEqualRanks) {
+  const MergeTable table = MergeTable::by_position({{0, 0, 2}, {1, 0, 3}, {0, 1, 4}});
+  EXPECT_EQ(merged(table, {0, 0, 0}), (Ids{2, 0}));
+  EXPECT_EQ(merged(table, {0, 1, 0}), (Ids{0, 3}));
+  EXPECT_EQ(merged(table, {0}), (Ids{0}));
+  EXPECT_EQ(merged(table, {}), Ids{});
 }
 
-// Random vocabularies over three letters, dense enough that most pairs join, in pieces on both sides of
-// the length where the algorithm changes.
-TEST(Bpe, EqualsTheDefinitionOnRandomPieces) {
+TEST(Bpe, TheLastOfEqualMergesCounts) {
+  const MergeTable table = MergeTable::by_position({{0, 1, 3}, {1, 2, 4}, {0, 1, 5}});
+  EXPECT_EQ(merged(table, {0, 1, 2}), (Ids{0, 4}));
+  EXPECT_EQ(merged(table, {0, 1}), (Ids{5}));
+  EXPECT_EQ(table.find(2, 1), MergeTable::kNone);
+}
+
+TEST(Bpe, ShortPiecesEqualTheDefinition) {
   Random random(7);
-  for (int round = 0; round < 60; ++round) {
-    std::set<std::string> words;
-    while (words.size() < 40) {
-      std::string word;
-      const std::size_t length = 2 + random() % 6;
-      while (word.size() < length) word += static_cast<char>('a' + random() % 3);
-      words.insert(word);
-    }
-    std::vector<std::string> shuffled(words.begin(), words.end());
-    for (std::size_t i = shuffled.size(); i > 1; --i) std::swap(shuffled[i - 1], shuffled[random() % i]);
-    const Vocabulary v = vocabulary_of(shuffled);
-    for (int k = 0; k < 40; ++k) {
-      std::string piece;
-      const std::size_t length = k % 2 == 0 ? 1 + random() % 30 : 80 + random() % 240;
-      while (piece.size() < length) piece += static_cast<char>('a' + random() % (k % 5 == 0 ? 1 : 3));
-      ASSERT_EQ(encode(v, piece), naive_bpe(v, piece)) << piece;
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t letters = 1 + random() % 4;
+    const auto merges = random_merges(random, letters, random() % 20);
+    const MergeTable table = MergeTable::by_position(merges);
+    for (int k = 0; k < 30; ++k) {
+      Ids symbols;
+      const std::size_t length = k % 3 == 0 ? 40 + random() % 120 : random() % 30;
+      while (symbols.size() < length) symbols.push_back(static_cast<std::int32_t>(random() % letters));
+      ASSERT_EQ(merged(table, symbols), naive_bpe(merges, symbols)) << round;
     }
   }
 }
 
-TEST(Bpe, AMegabyteOfOneLetterIsNoTrouble) {
-  const Vocabulary v = vocabulary_of({"aa", "aaaa", "aaaaaaaa"});
-  const std::string piece(1'000'001, 'a');
-  const auto start = std::chrono::steady_clock::now();
-  const auto ids = encode(v, piece);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  EXPECT_EQ(ids.size(), 125'001U);
-  std::printf("one piece of 1,000,001 letters: %.3f s\n", seconds.count());
+// The queue, and the heap where joins of lower rank keep appearing.
+TEST(Bpe, LongPiecesEqualTheDefinition) {
+  Random random(8);
+  for (int round = 0; round < 12; ++round) {
+    const std::size_t letters = 1 + static_cast<std::size_t>(round) % 3;
+    const auto merges = random_merges(random, letters, 2 + random() % 12);
+    const MergeTable table = MergeTable::by_position(merges);
+    BpeMerger merger(table);
+    for (int k = 0; k < 2; ++k) {
+      Ids symbols;
+      while (symbols.size() < 4'300) symbols.push_back(static_cast<std::int32_t>(random() % letters));
+      Ids expected = naive_bpe(merges, symbols);
+      merger.merge(symbols);
+      ASSERT_EQ(symbols, expected) << round;
+    }
+  }
+}
+
+TEST(Bpe, MergesByResultJoinTheTokenOfLowestId) {
+  const std::vector<Merge> merges = {{0, 1, 9}, {1, 2, 4}, {4, 3, 7}};
+  const MergeTable table = MergeTable::by_result([&](const auto& take) {
+    for (const Merge& merge : merges) take(merge);
+  });
+  EXPECT_EQ(merged(table, {0, 1, 2, 3}), (Ids{0, 7}));
+}
+
+TEST(RankQueue, GivesPositionsByRankInOrder) {
+  Random random(9);
+  for (const std::uint32_t limit : {1U, 64U, 65U, 5000U, 300'000U}) {
+    RankQueue queue(limit);
+    std::set<std::pair<std::uint32_t, std::uint32_t>> expected;
+    for (int i = 0; i < 2'000; ++i) {
+      const auto rank = static_cast<std::uint32_t>(random() % limit);
+      const auto position = static_cast<std::uint32_t>(random());
+      if (expected.emplace(rank, position).second) queue.push(rank, position);
+      if (i % 3 != 0) continue;
+      const std::uint32_t lowest = queue.lowest();
+      ASSERT_EQ(lowest, expected.begin()->first);
+      std::vector<std::uint32_t> positions;
+      queue.take(lowest, positions);
+      for (const std::uint32_t p : positions) {
+        ASSERT_EQ(*expected.begin(), std::pair(lowest, p));
+        expected.erase(expected.begin());
+      }
+    }
+  }
 }
 
 }  // namespace

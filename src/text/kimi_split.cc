@@ -1,7 +1,8 @@
 #include "text/kimi_split.h"
 
-#include <cstdint>
+#include <cstddef>
 
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace firstlight {
@@ -11,60 +12,7 @@ constexpr std::size_t kChunkCharacters = 400'000;  // both limits: the first-par
 constexpr std::size_t kRunCharacters = 25'000;
 
 // Python's str.isspace(): White_Space and the four information separators.
-bool is_python_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
-// The classes of an ASCII byte in the pattern; kOther is [^\s\p{L}\p{N}].
-enum class Ascii : std::uint8_t { kUpper, kLower, kDigit, kNewline, kSpace, kOther, kNotAscii };
-
-Ascii ascii_class(char c) {
-  if (c >= 'a' && c <= 'z') return Ascii::kLower;
-  if (c >= 'A' && c <= 'Z') return Ascii::kUpper;
-  if (c >= '0' && c <= '9') return Ascii::kDigit;
-  if (c == '\r' || c == '\n') return Ascii::kNewline;
-  if (c == ' ' || c == '\t' || c == '\v' || c == '\f') return Ascii::kSpace;
-  return static_cast<unsigned char>(c) < 0x80 ? Ascii::kOther : Ascii::kNotAscii;
-}
-
-/// The end of the piece at `position` where ASCII alone decides it, else 0. Cases it leaves to the
-/// pattern: any neighbour that is not ASCII, white space before white space, and an apostrophe after a
-/// word (a contraction may follow).
-std::size_t ascii_piece_end(std::string_view text, std::size_t position) {
-  const auto at = [text](std::size_t i) { return ascii_class(text[i]); };
-  const auto run_end = [&](std::size_t i, Ascii kind) {
-    while (i < text.size() && at(i) == kind) ++i;
-    return i;
-  };
-  const auto decided = [&](std::size_t end) {  // no later character can belong to the piece
-    return end == text.size() || at(end) != Ascii::kNotAscii;
-  };
-
-  const Ascii first = at(position);
-  if (first == Ascii::kDigit) {
-    std::size_t end = position;
-    while (end < text.size() && end - position < 3 && at(end) == Ascii::kDigit) ++end;
-    return end - position == 3 || decided(end) ? end : 0;
-  }
-  const bool has_prefix = first == Ascii::kOther || first == Ascii::kSpace;
-  const std::size_t start = has_prefix ? position + 1 : position;
-  if (start == text.size()) return 0;
-  const Ascii second = at(start);
-  if (second == Ascii::kUpper || second == Ascii::kLower) {
-    const std::size_t end = run_end(run_end(start, Ascii::kUpper), Ascii::kLower);
-    return decided(end) && (end == text.size() || text[end] != '\'') ? end : 0;
-  }
-  if (first == Ascii::kOther || (text[position] == ' ' && second == Ascii::kOther)) {
-    const std::size_t end = run_end(start, Ascii::kOther);
-    if (!decided(end)) return 0;
-    std::size_t after = end;
-    while (after < text.size() && at(after) == Ascii::kNewline) ++after;
-    return after;
-  }
-  return 0;
-}
+bool is_python_space(char32_t c) { return (c >= 0x1C && c <= 0x1F) || is_white_space(c); }
 
 }  // namespace
 
@@ -114,12 +62,6 @@ std::vector<std::string_view> kimi_precut(std::string_view text) {
   }
   cuts.push_back(text.substr(begin));
   return cuts;
-}
-
-Result<std::size_t> KimiSplitter::piece(std::string_view text, std::size_t position) {
-  const std::size_t end = ascii_piece_end(text, position);
-  if (end != 0) return end - position;
-  return matcher_.match(text, position);
 }
 
 }  // namespace firstlight

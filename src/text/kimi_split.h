@@ -1,12 +1,8 @@
 // How Kimi's tokenizer cuts text before BPE: first at fixed lengths, then by a pattern (README.md).
 #pragma once
 
-#include <cstddef>
 #include <string_view>
 #include <vector>
-
-#include "base/result.h"
-#include "text/split_regex.h"
 
 namespace firstlight {
 
@@ -17,16 +13,5 @@ std::string_view kimi_split_pattern();
 /// row are all white space or all not. Invalid bytes count as one character each. Both kinds of cut can
 /// fall inside a word or a special token's text and then change ids, exactly as in the first-party code.
 std::vector<std::string_view> kimi_precut(std::string_view text);
-
-/// Cuts one piece after the other from a valid UTF-8 text.
-class KimiSplitter {
- public:
-  explicit KimiSplitter(const SplitRegex& regex) : matcher_(regex) {}
-  /// The length of the piece that begins at `position` < text.size(). Pieces join up to the whole text.
-  Result<std::size_t> piece(std::string_view text, std::size_t position);
-
- private:
-  SplitRegex::Matcher matcher_;
-};
 
 }  // namespace firstlight

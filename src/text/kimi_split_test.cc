@@ -4,14 +4,15 @@
 
 #include <numeric>
 
+#include "text/split_pattern.h"
 #include "text/test_data.h"
 
 namespace firstlight {
 namespace {
 
-const SplitRegex& regex() {
+const SplitPattern& pattern() {
   static const auto compiled = [] {
-    auto result = SplitRegex::compile(kimi_split_pattern());
+    auto result = SplitPattern::regex(kimi_split_pattern());
     check(result.ok(), "the pattern compiles");
     return std::move(*result);
   }();
@@ -19,15 +20,15 @@ const SplitRegex& regex() {
 }
 
 std::vector<std::size_t> pieces(std::string_view text) {
-  KimiSplitter splitter(regex());
+  SplitPattern::Matcher matcher(pattern());
   std::vector<std::size_t> lengths;
-  for (std::size_t position = 0; position < text.size();) {
-    const auto length = splitter.piece(text, position);
-    EXPECT_TRUE(length.ok()) << length.error().message;
-    if (!length) break;
-    lengths.push_back(*length);
-    position += *length;
-  }
+  const Status status =
+      for_each_match(matcher, text, [&](std::size_t begin, std::size_t end, bool is_match) -> Status {
+        EXPECT_TRUE(is_match);
+        lengths.push_back(end - begin);
+        return {};
+      });
+  EXPECT_TRUE(status.ok()) << status.error().message;
   return lengths;
 }
 
@@ -39,39 +40,11 @@ TEST(KimiSplit, GoldenPieces) {
   }
 }
 
-// The hand-written path for ASCII against the pattern alone.
-TEST(KimiSplit, FastPathEqualsThePattern) {
-  Random random(11);
-  constexpr std::string_view letters = "aAbZ09  \n\r\t.'(-_\x1c\x7f";
-  SplitRegex::Matcher matcher(regex());
-  KimiSplitter splitter(regex());
-  for (int round = 0; round < 20'000; ++round) {
-    std::string text;
-    const std::size_t length = 1 + random() % 12;
-    while (text.size() < length) {
-      const std::uint64_t bits = random();
-      constexpr const char* other[] = {"é", "中", "\u00a0", "\u0301", "'s", "'LL", "²", "\u3000"};
-      if (bits % 8 == 0) {
-        text += other[(bits >> 8) % 8];
-      } else {
-        text += letters[(bits >> 8) % letters.size()];
-      }
-    }
-    for (std::size_t position = 0; position < text.size();) {
-      const auto fast = splitter.piece(text, position);
-      const auto slow = matcher.match(text, position);
-      ASSERT_TRUE(fast.ok() && slow.ok());
-      ASSERT_EQ(*fast, *slow) << nlohmann::json(text) << " at " << position;
-      position += *slow;
-    }
-  }
-}
-
 TEST(KimiSplit, EveryCharacterBeginsAPiece) {
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
     std::string text;
-    text_test::append_utf8(c, text);
+    append_utf8(c, text);
     ASSERT_EQ(pieces(text), std::vector<std::size_t>{text.size()}) << static_cast<std::uint32_t>(c);
   }
 }

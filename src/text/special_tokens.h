@@ -1,7 +1,6 @@
 // The special tokens of a vocabulary, and where the next of them stands in a text.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/text_set.h"
 
 namespace firstlight {
 
@@ -35,16 +35,9 @@ class SpecialTokens {
 
  private:
   SpecialTokens() = default;
-  [[nodiscard]] std::optional<Match> longest_at(std::string_view text, std::size_t begin) const;
 
   std::int32_t first_id_ = 0;
-  std::vector<std::string> contents_;  // by id
-  std::vector<std::int32_t> sorted_;   // ids by their text
-  struct Range {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-  };
-  std::array<Range, 256> by_first_byte_{};  // in sorted_
+  TextSet contents_;  // by id - first_id_
 };
 
 }  // namespace firstlight

@@ -1,21 +1,20 @@
-// The regular expression that cuts text into the pieces BPE works on. Tokenizers write it in the dialect
-// of Rust's fancy-regex; PCRE2 accepts the same text with other meanings, so it is rewritten first.
+// Regular expressions that cut text into pieces, in their general form: PCRE2 behind the dialect that
+// tokenizers write (Rust's fancy-regex, Oniguruma). split_program.h runs the common ones faster.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "text/split_program.h"
 
 namespace firstlight {
 
-/// The pattern in PCRE2's dialect (with UTF and UCP set), or why it cannot be said there:
-///   [A&&[^B]]        (?:(?![B])[A])       PCRE2 10.42 compiles && and matches wrongly; no other && passes
-///   \s \S            \p{White_Space} …    PCRE2's \s also holds U+180E
-///   \p{Han}          \p{sc:Han}           PCRE2's bare script names mean script *extensions* (、。 …)
-/// Property names other than general categories and the scripts listed in the .cc are refused.
+/// The pattern in PCRE2's dialect (with UTF, UCP and MULTILINE set), or why it cannot be said there. Classes
+/// and escapes are rewritten by CharClass; everything else is passed on.
 Result<std::string> to_pcre2(std::string_view pattern);
 
 class SplitRegex {
@@ -27,16 +26,24 @@ class SplitRegex {
   class Matcher {
    public:
     explicit Matcher(const SplitRegex& regex);
-    /// The length of the match that begins exactly at `position` of `text`, which must be valid UTF-8.
-    /// An error if none begins there, if it is empty, or if the pattern exceeds PCRE2's limits.
-    Result<std::size_t> match(std::string_view text, std::size_t position);
+    /// The leftmost match at `from` or later of `text`, which must be valid UTF-8; it may be empty. An error
+    /// if the pattern exceeds PCRE2's limits on this text.
+    Result<std::optional<SplitProgram::Match>> find(std::string_view text, std::size_t from);
 
    private:
     struct FreeData {
       void operator()(void* data) const;
     };
+    struct FreeContext {
+      void operator()(void* context) const;
+    };
+    struct FreeStack {
+      void operator()(void* stack) const;
+    };
     const SplitRegex* regex_;
-    std::unique_ptr<void, FreeData> data_;  // pcre2_match_data
+    std::unique_ptr<void, FreeData> data_;        // pcre2_match_data
+    std::unique_ptr<void, FreeStack> stack_;      // pcre2_jit_stack
+    std::unique_ptr<void, FreeContext> context_;  // pcre2_match_context
   };
 
  private:

@@ -14,6 +14,7 @@
 
 #include "base/random.h"
 #include "text/tiktoken.h"
+#include "text/unicode.h"
 
 namespace firstlight::text_test {
 
@@ -99,25 +100,6 @@ inline std::string random_bytes(Random& random, std::size_t size) {
   std::string bytes;
   while (bytes.size() < size) bytes += static_cast<char>(static_cast<std::uint8_t>(random() & 0xFF));
   return bytes;
-}
-
-inline void append_utf8(char32_t c, std::string& out) {
-  const auto byte = [&](char32_t b) { out += static_cast<char>(static_cast<std::uint8_t>(b)); };
-  if (c < 0x80) {
-    byte(c);
-  } else if (c < 0x800) {
-    byte(0xC0 | (c >> 6));
-    byte(0x80 | (c & 63));
-  } else if (c < 0x10000) {
-    byte(0xE0 | (c >> 12));
-    byte(0x80 | ((c >> 6) & 63));
-    byte(0x80 | (c & 63));
-  } else {
-    byte(0xF0 | (c >> 18));
-    byte(0x80 | ((c >> 12) & 63));
-    byte(0x80 | ((c >> 6) & 63));
-    byte(0x80 | (c & 63));
-  }
 }
 
 /// Characters of all lengths, ASCII and white space more often than the rest.

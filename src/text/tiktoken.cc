@@ -8,7 +8,9 @@
 #include "base/mapped_file.h"
 #include "text/bpe.h"
 #include "text/kimi_split.h"
+#include "text/merge_table.h"
 #include "text/special_tokens.h"
+#include "text/split_pattern.h"
 #include "text/tiktoken_file.h"
 #include "text/tokenizer_config.h"
 #include "text/utf8.h"
@@ -20,20 +22,38 @@ constexpr std::int64_t kDefaultSpecials = 256;  // the number that every release
 constexpr std::int64_t kMaxSpecials = 1 << 16;  // each gets a name: a lying vocab_size must not fill memory
 constexpr std::size_t kModelLimit = 1U << 30;   // bytes; real files have 3 MB and 5 KB
 constexpr std::size_t kConfigLimit = 1U << 24;
+constexpr std::size_t kMaxText = 1U << 30;
 constexpr std::string_view kClass = "TikTokenTokenizer";
+
+/// Any two tokens that together are a third one can be joined to it.
+MergeTable joins_of(const Vocabulary& vocabulary) {
+  return MergeTable::by_result([&](const auto& take) {
+    for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+      const std::string_view token = vocabulary.bytes(id);
+      for (std::size_t cut = 1; cut < token.size(); ++cut) {
+        const std::int32_t left = vocabulary.find(token.substr(0, cut));
+        if (left == Vocabulary::kNone) continue;
+        const std::int32_t right = vocabulary.find(token.substr(cut));
+        if (right != Vocabulary::kNone) take(MergeTable::Merge{left, right, id});
+      }
+    }
+  });
+}
 
 class Tiktoken final : public Tokenizer {
  public:
-  Tiktoken(Vocabulary vocabulary, SpecialTokens specials, SplitRegex split, std::vector<bool> skipped,
+  Tiktoken(Vocabulary vocabulary, SpecialTokens specials, SplitPattern split, std::vector<bool> skipped,
            std::optional<std::int32_t> eos)
       : vocabulary_(std::move(vocabulary)),
+        merges_(joins_of(vocabulary_)),
         specials_(std::move(specials)),
         split_(std::move(split)),
         skipped_(std::move(skipped)),
         eos_(eos) {}
 
   Status encode(std::string_view text, bool parse_special, std::vector<std::int32_t>& out) const override {
-    Worker worker{KimiSplitter(split_), {}, out};
+    if (text.size() > kMaxText) return Error{"a text has more than 1 GiB"};
+    Worker worker{SplitPattern::Matcher(split_), BpeMerger(merges_), {}, out};
     for (const std::string_view cut : kimi_precut(text)) {
       std::size_t position = 0;
       while (parse_special) {
@@ -62,44 +82,44 @@ class Tiktoken final : public Tokenizer {
 
  private:
   struct Worker {
-    KimiSplitter splitter;
-    BpeScratch scratch;
+    SplitPattern::Matcher split;
+    BpeMerger merger;
+    std::vector<std::int32_t> symbols;
     std::vector<std::int32_t>& out;
   };
 
   /// Splits off bytes that are not UTF-8, which become single-byte tokens: the pattern sees only text.
   Status encode_ordinary(std::string_view text, Worker& worker) const {
     while (!text.empty()) {
-      std::size_t valid = 0;
-      Utf8Unit unit{Utf8Kind::kCharacter, 0};
-      while (valid < text.size()) {
-        unit = utf8_unit(text.substr(valid));
-        if (unit.kind != Utf8Kind::kCharacter) break;
-        valid += unit.length;
-      }
+      const std::size_t valid = valid_utf8_length(text);
       FL_TRY(encode_utf8(text.substr(0, valid), worker));
       text.remove_prefix(valid);
       if (text.empty()) break;
-      for (const char c : text.substr(0, unit.length)) {
-        worker.out.push_back(vocabulary_.byte_rank(static_cast<std::uint8_t>(c)));
-      }
-      text.remove_prefix(unit.length);
+      worker.out.push_back(vocabulary_.byte_id(static_cast<std::uint8_t>(text[0])));
+      text.remove_prefix(1);
     }
     return {};
   }
 
   Status encode_utf8(std::string_view text, Worker& worker) const {
-    for (std::size_t position = 0; position < text.size();) {
-      FL_ASSIGN(const std::size_t length, worker.splitter.piece(text, position));
-      bpe_encode(vocabulary_, text.substr(position, length), worker.scratch, worker.out);
-      position += length;
-    }
-    return {};
+    return for_each_match(worker.split, text, [&](std::size_t begin, std::size_t end, bool) -> Status {
+      const std::string_view piece = text.substr(begin, end - begin);
+      if (const std::int32_t whole = vocabulary_.find(piece); whole != Vocabulary::kNone) {
+        worker.out.push_back(whole);
+        return {};
+      }
+      worker.symbols.clear();
+      for (const char c : piece) worker.symbols.push_back(vocabulary_.byte_id(static_cast<std::uint8_t>(c)));
+      worker.merger.merge(worker.symbols);
+      worker.out.insert(worker.out.end(), worker.symbols.begin(), worker.symbols.end());
+      return {};
+    });
   }
 
   Vocabulary vocabulary_;
+  MergeTable merges_;
   SpecialTokens specials_;
-  SplitRegex split_;
+  SplitPattern split_;
   std::vector<bool> skipped_;  // [specials]
   std::optional<std::int32_t> eos_;
 };
@@ -134,10 +154,16 @@ Result<std::unique_ptr<Tokenizer>> make_tiktoken(const NamedText& model, const N
     contents.push_back("<|reserved_token_" + std::to_string(id) + "|>");
   }
   std::vector<bool> skipped(contents.size(), false);
-  for (const AddedToken& token : config.added) {
+  if (!config.added) return Error{config_file.name + ": added_tokens_decoder: is missing"};
+  for (const AddedToken& token : *config.added) {
+    const std::string field = config_file.name + ": added_tokens_decoder." + std::to_string(token.id);
+    for (const auto& [set, flag] :
+         {std::pair(token.lstrip, "lstrip"), std::pair(token.rstrip, "rstrip"),
+          std::pair(token.single_word, "single_word"), std::pair(token.normalized, "normalized")}) {
+      if (set) return Error{field + "." + flag + ": true is not supported"};
+    }
     if (token.id < first || token.id >= first + count) {
-      return Error{config_file.name + ": added_tokens_decoder." + std::to_string(token.id) +
-                   ": expected an id from " + std::to_string(first) + " to " +
+      return Error{field + ": expected an id from " + std::to_string(first) + " to " +
                    std::to_string(first + count - 1)};
     }
     const auto index = static_cast<std::size_t>(token.id - first);
@@ -159,7 +185,7 @@ Result<std::unique_ptr<Tokenizer>> make_tiktoken(const NamedText& model, const N
                    " is not a special token"};
     }
   }
-  FL_ASSIGN(SplitRegex split, SplitRegex::compile(kimi_split_pattern()));
+  FL_ASSIGN(SplitPattern split, SplitPattern::regex(kimi_split_pattern()));
   return std::unique_ptr<Tokenizer>(std::make_unique<Tiktoken>(std::move(vocabulary), std::move(*specials),
                                                                std::move(split), std::move(skipped), eos));
 }

@@ -7,8 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "text/merge_table.h"
+
 namespace firstlight {
 namespace {
+
+// Known ones have up to 128 bytes; every place where a token can be cut in two is looked at.
+constexpr std::size_t kLongest = 1024;
 
 constexpr std::uint8_t kNotBase64 = 255;
 
@@ -69,6 +74,7 @@ Result<Vocabulary> parse_tiktoken_file(std::string_view text, const std::string&
   constexpr std::size_t kLimit = std::size_t{1} << 30;
   if (text.size() > kLimit) return Error{name + ": larger than 1 GiB"};
   const std::size_t count = count_tokens(text);
+  if (count > std::size_t{MergeTable::kLargestId} + 1) return Error{name + ": too many tokens"};
   std::string blob;
   std::vector<Vocabulary::Span> spans(count);  // by rank; length 0 = not seen yet
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -81,6 +87,7 @@ Result<Vocabulary> parse_tiktoken_file(std::string_view text, const std::string&
     if (blank == std::string_view::npos) return fail("expected \"<base64> <rank>\"");
     const auto bytes = decode_base64(line.substr(0, blank));
     if (!bytes || bytes->empty()) return fail("the token is not base64 of one or more bytes");
+    if (bytes->size() > kLongest) return fail("the token has more than 1024 bytes");
     const std::string_view digits = line.substr(blank + 1);
     std::uint32_t rank = 0;
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
@@ -96,6 +103,11 @@ Result<Vocabulary> parse_tiktoken_file(std::string_view text, const std::string&
   }
   auto vocabulary = Vocabulary::build(std::move(blob), std::move(spans));
   if (!vocabulary) return Error{name + ": " + vocabulary.error().message};
+  for (std::size_t b = 0; b < 256; ++b) {
+    if (vocabulary->byte_id(static_cast<std::uint8_t>(b)) == Vocabulary::kNone) {
+      return Error{name + ": no token for the single byte " + std::to_string(b) + " (all 256 are needed)"};
+    }
+  }
   return vocabulary;
 }
 

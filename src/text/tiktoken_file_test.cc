@@ -36,7 +36,7 @@ TEST(TiktokenFile, ReadsTokensInAnyOrderAndAnyLineEnd) {
   EXPECT_EQ(parsed->find("ab"), 257);
   EXPECT_EQ(parsed->find("ba"), Vocabulary::kNone);
   EXPECT_EQ(parsed->find(""), Vocabulary::kNone);
-  EXPECT_EQ(parsed->byte_rank(255), 255);
+  EXPECT_EQ(parsed->byte_id(255), 255);
 }
 
 TEST(TiktokenFile, EachFaultHasItsSentence) {
@@ -55,8 +55,9 @@ TEST(TiktokenFile, EachFaultHasItsSentence) {
   contains(error_of(good + "YWE= \n"), "line 257: the rank is not a number");
   contains(error_of(good + "YWE= 99999999999999999999\n"), "line 257: the rank is not a number");
   contains(error_of(good + "YWE= 257\n"), "line 257: rank 257 in a file of 257 tokens");
+  contains(error_of(good + text_test::base64(std::string(1025, 'a')) + " 256\n"), "more than 1024 bytes");
   contains(error_of(good + "YWE= 0\n"), "line 257: rank 0 was given before");
-  contains(error_of(good + "AA== 256\n"), "ranks 0 and 256 are the same token");
+  contains(error_of(good + "AA== 256\n"), "ids 0 and 256 are the same token");
   contains(error_of("YWE= 0\n" + good.substr(good.find('\n') + 1)), "no token for the single byte 0");
 }
 

@@ -156,6 +156,9 @@ TEST(Tiktoken, EachFaultHasItsSentence) {
   expect_error(config_with(""), -1, "do not go with vocab_size -1");
   expect_error(config_with(""), INT64_MAX, "do not go with vocab_size");
   expect_error(config_with(""), INT64_MIN, "do not go with vocab_size");
+  expect_error(config_with(R"("256": {"content": "x", "lstrip": true})"), {},
+               "lstrip: true is not supported");
+  expect_error(R"({"tokenizer_class": "TikTokenTokenizer"})", {}, "added_tokens_decoder: is missing");
   expect_error(R"({"added_tokens_decoder": {}, "tokenizer_class": "QWenTokenizer"})", {},
                "TikTokenTokenizer");
 }

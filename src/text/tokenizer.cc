@@ -4,13 +4,15 @@
 #include <system_error>
 
 #include "text/tiktoken.h"
+#include "text/token_start.h"
+#include "text/tokenizer_json.h"
 
 namespace firstlight {
 namespace {
 
 // Files of tokenizer kinds that have no loader, for the message.
-constexpr std::array<std::string_view, 5> kOtherKinds = {"tokenizer.json", "tokenizer.model", "vocab.json",
-                                                         "merges.txt", "vocab.txt"};
+constexpr std::array<std::string_view, 4> kOtherKinds = {"tokenizer.model", "vocab.json", "merges.txt",
+                                                         "vocab.txt"};
 
 bool is_there(const std::filesystem::path& path) {
   std::error_code ignored;  // a path that cannot be looked at counts as absent
@@ -24,19 +26,24 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& f
   if (is_there(folder / "tiktoken.model")) {
     return load_tiktoken(folder / "tiktoken.model", folder / "tokenizer_config.json", vocab_size);
   }
+  if (is_there(folder / "tokenizer.json")) {
+    return load_tokenizer_json(folder / "tokenizer.json", folder / "tokenizer_config.json");
+  }
   std::string found;
   for (const std::string_view name : kOtherKinds) {
     if (!is_there(folder / name)) continue;
     if (!found.empty()) found += ", ";
     found += name;
   }
-  return Error{folder.string() + ": no tokenizer that can be loaded: expected tiktoken.model, found " +
+  return Error{folder.string() +
+               ": no tokenizer that can be loaded: expected tokenizer.json or tiktoken.model, found " +
                (found.empty() ? "no tokenizer file" : found)};
 }
 
 std::string token_bytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  TokenStart start(tokenizer);
   std::string bytes;
-  for (const std::int32_t id : ids) bytes += tokenizer.token_bytes(id);
+  for (const std::int32_t id : ids) start.append(id, bytes);
   return bytes;
 }
 

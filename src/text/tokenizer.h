@@ -25,7 +25,9 @@ class Tokenizer {
 
   /// Appends the ids of `text` to `out`; adds neither BOS nor EOS. With `parse_special`, the text of a
   /// special token becomes that token; without it, it is ordinary text and no input yields a special id.
-  /// Bytes that are not UTF-8 are encoded one by one: the ids' bytes are always the text's bytes.
+  /// Bytes that are not UTF-8 are encoded one by one. The ids' bytes are the text's bytes, unless the
+  /// tokenizer's own rules change the text first (normal forms) or its vocabulary cannot express it (an
+  /// unknown token).
   virtual Status encode(std::string_view text, bool parse_special, std::vector<std::int32_t>& out) const = 0;
 
   /// The token's bytes, which need not be whole characters; a special token's text. Empty for an id out
@@ -44,6 +46,19 @@ class Tokenizer {
 
   [[nodiscard]] virtual std::optional<std::int32_t> special_id(std::string_view text) const = 0;
 
+  /// The token's bytes where it is the first of a text: some kinds mark the start of a word by a blank, which
+  /// the first word of a text does not show.
+  [[nodiscard]] virtual std::string first_bytes(std::int32_t id) const {
+    return std::string(token_bytes(id));
+  }
+
+  /// How many blanks at most the start of a decoded text loses, after first_bytes().
+  [[nodiscard]] virtual std::size_t leading_blanks() const { return 0; }
+
+  /// The ids that this kind puts before a text which stands for itself (BOS, or none). A chat template writes
+  /// its own; encode() never adds them.
+  [[nodiscard]] virtual std::vector<std::int32_t> prefix() const { return {}; }
+
   /// The token that tokenizer_config.json names as eos_token; a model may have more ids that stop it.
   [[nodiscard]] virtual std::optional<std::int32_t> eos_id() const = 0;
 };
@@ -53,7 +68,7 @@ class Tokenizer {
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& folder,
                                                   std::optional<std::int64_t> vocab_size = std::nullopt);
 
-/// The bytes of all ids, joined.
+/// The bytes of all ids as a text from its start.
 std::string token_bytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids);
 
 }  // namespace firstlight

@@ -35,14 +35,22 @@ Result<bool> flag(const Json& object, const char* key, const std::string& field)
   return found->get<bool>();
 }
 
-Result<AddedToken> added_token(const std::string& key, const Json& value, const std::string& field) {
-  AddedToken token;
-  const auto parsed = std::from_chars(key.data(), key.data() + key.size(), token.id);
+Result<std::int32_t> id_of_key(const std::string& key, const std::string& field) {
+  std::int32_t id = -1;
+  const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
   // Written back it must be the same text: no sign, no leading zero, nothing behind it.
-  if (parsed.ec != std::errc{} || token.id < 0 || std::to_string(token.id) != key) {
+  if (parsed.ec != std::errc{} || id < 0 || std::to_string(id) != key) {
     return Error{field + ": the key is not an id from 0 to 2147483647"};
   }
+  return id;
+}
+
+}  // namespace
+
+Result<AddedToken> parse_added_token(const Json& value, std::int32_t id, const std::string& field) {
   if (!value.is_object()) return Error{field + ": expected an object"};
+  AddedToken token;
+  token.id = id;
   const auto content = value.find("content");
   if (content == value.end() || !content->is_string()) return Error{field + ".content: expected a string"};
   token.content = content->get<std::string>();
@@ -50,14 +58,12 @@ Result<AddedToken> added_token(const std::string& key, const Json& value, const 
     return Error{field + ".content: expected 1 to " + std::to_string(kMaxContent) + " bytes"};
   }
   FL_ASSIGN(token.special, flag(value, "special", field));
-  for (const char* unsupported : {"lstrip", "rstrip", "single_word", "normalized"}) {
-    FL_ASSIGN(const bool set, flag(value, unsupported, field));
-    if (set) return Error{field + "." + unsupported + ": true is not supported"};
-  }
+  FL_ASSIGN(token.single_word, flag(value, "single_word", field));
+  FL_ASSIGN(token.lstrip, flag(value, "lstrip", field));
+  FL_ASSIGN(token.rstrip, flag(value, "rstrip", field));
+  FL_ASSIGN(token.normalized, flag(value, "normalized", field));
   return token;
 }
-
-}  // namespace
 
 Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, const std::string& name) {
   FL_ASSIGN(const Json json, parse_json(text, name, kLimits));
@@ -71,21 +77,30 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, const std:
   }
 
   const auto added = json.find("added_tokens_decoder");
-  if (added == json.end() || !added->is_object()) {
-    return Error{name + ": added_tokens_decoder: expected an object"};
+  if (added != json.end()) {
+    if (!added->is_object()) return Error{name + ": added_tokens_decoder: expected an object"};
+    config.added.emplace();
+    for (const auto& [key, value] : added->items()) {
+      const std::string field = name + ": added_tokens_decoder." + quote_text(key);
+      FL_ASSIGN(const std::int32_t id, id_of_key(key, field));
+      FL_ASSIGN(AddedToken token, parse_added_token(value, id, field));
+      config.added->push_back(std::move(token));
+    }
+    std::sort(config.added->begin(), config.added->end(),
+              [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   }
-  for (const auto& [key, value] : added->items()) {
-    FL_ASSIGN(AddedToken token, added_token(key, value, name + ": added_tokens_decoder." + quote_text(key)));
-    config.added.push_back(std::move(token));
+  const auto add_bos = json.find("add_bos_token");
+  if (add_bos != json.end() && !add_bos->is_null()) {
+    if (!add_bos->is_boolean()) return Error{name + ": add_bos_token: expected true or false"};
+    config.add_bos_token = add_bos->get<bool>();
   }
-  std::sort(config.added.begin(), config.added.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
 
   for (const char* role : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
     const auto found = json.find(role);
     if (found == json.end()) continue;
     FL_ASSIGN(std::optional<std::string> token, token_text(*found, name + ": " + role));
     if (!token) continue;
+    if (std::string_view(role) == "bos_token") config.bos_token = token;
     if (std::string_view(role) == "eos_token") config.eos_token = token;
     config.named.push_back(std::move(*token));
   }

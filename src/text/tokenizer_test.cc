@@ -41,9 +41,10 @@ TEST_F(TokenizerFolder, LoadsTiktoken) {
 
 TEST_F(TokenizerFolder, NamesWhatItFound) {
   EXPECT_NE(error().find("found no tokenizer file"), std::string::npos) << error();
-  write("tokenizer.json", "{}");
+  write("vocab.json", "{}");
   write("merges.txt", "");
-  EXPECT_NE(error().find("expected tiktoken.model, found tokenizer.json, merges.txt"), std::string::npos)
+  EXPECT_NE(error().find("expected tokenizer.json or tiktoken.model, found vocab.json, merges.txt"),
+            std::string::npos)
       << error();
 }
 

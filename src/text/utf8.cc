@@ -1,5 +1,7 @@
 #include "text/utf8.h"
 
+#include <cstring>
+
 namespace firstlight {
 namespace {
 
@@ -54,13 +56,23 @@ char32_t utf8_code_point(std::string_view character) {
   return value;
 }
 
-bool is_valid_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Unit unit = utf8_unit(text);
-    if (unit.kind != Utf8Kind::kCharacter) return false;
-    text.remove_prefix(unit.length);
+bool is_valid_utf8(std::string_view text) { return valid_utf8_length(text) == text.size(); }
+
+std::size_t valid_utf8_length(std::string_view text) {
+  std::size_t i = 0;
+  while (i < text.size()) {
+    std::uint64_t word = 0;
+    while (i + sizeof word <= text.size()) {  // ASCII, eight at a time
+      std::memcpy(&word, text.data() + i, sizeof word);
+      if ((word & 0x8080808080808080U) != 0) break;
+      i += sizeof word;
+    }
+    if (i == text.size()) break;
+    const Utf8Unit unit = utf8_unit(text.substr(i));
+    if (unit.kind != Utf8Kind::kCharacter) break;
+    i += unit.length;
   }
-  return true;
+  return i;
 }
 
 void Utf8Stream::push(std::string_view bytes, std::string& out) {

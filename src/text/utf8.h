@@ -29,6 +29,9 @@ char32_t utf8_code_point(std::string_view character);
 
 bool is_valid_utf8(std::string_view text);
 
+/// The length of the longest part from the start of `text` that is valid UTF-8.
+std::size_t valid_utf8_length(std::string_view text);
+
 /// Turns a stream of bytes into a stream of whole characters. Invalid bytes become U+FFFD, and the
 /// result does not depend on how the stream was cut.
 class Utf8Stream {

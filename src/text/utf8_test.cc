@@ -20,7 +20,7 @@ std::string unhex(const std::string& hex) {
 TEST(Utf8, EveryCodePointRoundTrips) {
   for (char32_t c = 0; c < 0x110000; ++c) {
     std::string text;
-    text_test::append_utf8(c, text);
+    append_utf8(c, text);
     const Utf8Unit unit = utf8_unit(text);
     const bool surrogate = c >= 0xD800 && c < 0xE000;
     ASSERT_EQ(unit.kind == Utf8Kind::kCharacter, !surrogate) << std::hex << static_cast<std::uint32_t>(c);

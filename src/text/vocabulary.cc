@@ -34,26 +34,24 @@ Result<Vocabulary> Vocabulary::build(std::string blob, std::vector<Span> spans) 
   v.spans_ = std::move(spans);
   v.slots_.resize(std::bit_ceil(2 * v.spans_.size() + 1));
   const std::size_t mask = v.slots_.size() - 1;
-  for (std::size_t rank = 0; rank < v.spans_.size(); ++rank) {
-    const std::string_view token = v.bytes_of(v.spans_[rank]);
+  for (std::size_t id = 0; id < v.spans_.size(); ++id) {
+    const std::string_view token = v.bytes_of(v.spans_[id]);
+    if (token.empty()) continue;
     v.longest_ = std::max(v.longest_, token.size());
     const std::uint64_t h = hash_bytes(token);
     const auto tag = static_cast<std::uint32_t>(h >> 32);
     std::size_t i = h & mask;
-    for (; v.slots_[i].rank != kNone; i = (i + 1) & mask) {
-      if (v.slots_[i].tag == tag && v.bytes(v.slots_[i].rank) == token) {
-        return Error{"ranks " + std::to_string(v.slots_[i].rank) + " and " + std::to_string(rank) +
+    for (; v.slots_[i].id != kNone; i = (i + 1) & mask) {
+      if (v.slots_[i].tag == tag && v.bytes(v.slots_[i].id) == token) {
+        return Error{"ids " + std::to_string(v.slots_[i].id) + " and " + std::to_string(id) +
                      " are the same token"};
       }
     }
-    v.slots_[i] = {tag, static_cast<std::int32_t>(rank)};
+    v.slots_[i] = {tag, static_cast<std::int32_t>(id)};
   }
-  for (std::size_t b = 0; b < v.byte_ranks_.size(); ++b) {
+  for (std::size_t b = 0; b < v.byte_ids_.size(); ++b) {
     const char c = static_cast<char>(static_cast<std::uint8_t>(b));
-    v.byte_ranks_[b] = v.find({&c, 1});
-    if (v.byte_ranks_[b] == kNone) {
-      return Error{"no token for the single byte " + std::to_string(b) + " (all 256 are needed)"};
-    }
+    v.byte_ids_[b] = v.find({&c, 1});
   }
   return v;
 }
@@ -63,8 +61,8 @@ std::int32_t Vocabulary::find(std::string_view bytes) const {
   const std::size_t mask = slots_.size() - 1;
   const std::uint64_t h = hash_bytes(bytes);
   const auto tag = static_cast<std::uint32_t>(h >> 32);
-  for (std::size_t i = h & mask; slots_[i].rank != kNone; i = (i + 1) & mask) {
-    if (slots_[i].tag == tag && this->bytes(slots_[i].rank) == bytes) return slots_[i].rank;
+  for (std::size_t i = h & mask; slots_[i].id != kNone; i = (i + 1) & mask) {
+    if (slots_[i].tag == tag && this->bytes(slots_[i].id) == bytes) return slots_[i].id;
   }
   return kNone;
 }
