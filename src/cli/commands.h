@@ -21,10 +21,12 @@ struct Command {
 };
 
 Command add_chat(CLI::App& parent);
+Command add_detokenize(CLI::App& parent);
 Command add_forward(CLI::App& parent);
 Command add_generate(CLI::App& parent);
 Command add_inspect(CLI::App& parent);
 Command add_render(CLI::App& parent);
+Command add_tokenize(CLI::App& parent);
 Command add_version(CLI::App& parent);
 
 }  // namespace firstlight
