@@ -1,12 +1,9 @@
-// Arbitrary bytes as tiktoken.model: an error, or a vocabulary that finds each of its tokens again and
-// encodes any text without loss.
+// Arbitrary bytes as tiktoken.model: an error, or a vocabulary that finds each of its tokens again.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "text/bpe.h"
 #include "text/tiktoken_file.h"
 
 namespace {
@@ -23,7 +20,7 @@ std::string with_single_bytes(std::string_view tail) {
   return text.append(tail);
 }
 
-void try_file(std::string_view text, std::string_view sample) {
+void try_file(std::string_view text) {
   using firstlight::check;
   const auto parsed = firstlight::parse_tiktoken_file(text, "tiktoken.model");
   if (!parsed) {
@@ -33,19 +30,13 @@ void try_file(std::string_view text, std::string_view sample) {
   for (std::int32_t rank = 0; rank < parsed->size(); ++rank) {
     check(parsed->find(parsed->bytes(rank)) == rank, "each token is found");
   }
-  firstlight::BpeScratch scratch;
-  std::vector<std::int32_t> ids;
-  firstlight::bpe_encode(*parsed, sample, scratch, ids);
-  std::string joined;
-  for (const std::int32_t id : ids) joined += parsed->bytes(id);
-  check(joined == sample, "the ids' bytes are the text's");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  try_file(text, text);
-  try_file(with_single_bytes(text), text);
+  try_file(text);
+  try_file(with_single_bytes(text));
   return 0;
 }
