@@ -1,5 +1,7 @@
 // firstlight generate: one prompt, one answer, streamed.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -73,6 +75,11 @@ Result<std::vector<std::int32_t>> prompt_ids(const Flags& flags, const Tokenizer
   if (prompt.empty()) return Error{"the prompt is empty"};
   if (flags.raw) {
     FL_TRY(tokenizer.encode(prompt, /*parse_special=*/true, ids));
+    const std::vector<std::int32_t> prefix = tokenizer.prefix();  // unless the text has it already
+    if (!std::equal(prefix.begin(), prefix.end(), ids.begin(),
+                    ids.begin() + static_cast<std::ptrdiff_t>(std::min(prefix.size(), ids.size())))) {
+      ids.insert(ids.begin(), prefix.begin(), prefix.end());
+    }
     return ids;
   }
   if (!is_valid_utf8(prompt)) return Error{"the prompt is not valid UTF-8 (only --raw takes any bytes)"};

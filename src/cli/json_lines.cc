@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kFlushFrom = std::size_t{1} << 16;
 
-Result<JsonRow> answer_of(const std::string& line, const std::string& place, const AnswerRow& answer, JsonRow& id) {
+Result<JsonRow> answer_of(const std::string& line, const std::string& place, const AnswerRow& answer,
+                          JsonRow& id) {
   FL_ASSIGN(const JsonRow row, parse_row(line, place));
   id = row["id"];
   return answer(row);

@@ -23,11 +23,11 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// Appends the ids of `text` to `out`; adds neither BOS nor EOS. With `parse_special`, the text of a
-  /// special token becomes that token; without it, it is ordinary text and no input yields a special id.
-  /// Bytes that are not UTF-8 are encoded one by one. The ids' bytes are the text's bytes, unless the
-  /// tokenizer's own rules change the text first (normal forms) or its vocabulary cannot express it (an
-  /// unknown token).
+  /// Appends the ids of `text` to `out`; adds neither BOS nor EOS. With an empty `out` it is the start of a
+  /// text, which some kinds treat apart. With `parse_special`, the text of a special token becomes that
+  /// token; without it, it is ordinary text and no input yields a special id. Bytes that are not UTF-8 are
+  /// encoded one by one. The ids' bytes are the text's bytes, unless the tokenizer's own rules change the
+  /// text first (normal forms) or its vocabulary cannot express it (an unknown token).
   virtual Status encode(std::string_view text, bool parse_special, std::vector<std::int32_t>& out) const = 0;
 
   /// The token's bytes, which need not be whole characters; a special token's text. Empty for an id out

@@ -117,14 +117,15 @@ class TokenizerJson::Worker final : public PieceSink {
         parse_special_(parse_special),
         splitter_(tokenizer.parts_.pre_tokenizer),
         merger_(tokenizer.merges_),
+        at_start_(out.empty()),
         out_(&out) {}
 
   Status encode(std::string_view text) {
-    if (!parse_special_ || !t_->parts_.added.any(AddedTokens::Pass::kRaw)) return stretch(text, true);
+    if (!parse_special_ || !t_->parts_.added.any(AddedTokens::Pass::kRaw)) return stretch(text, at_start_);
     return t_->parts_.added.for_each(
         AddedTokens::Pass::kRaw, text,
         [&](std::size_t begin, std::size_t end, const AddedToken* token) -> Status {
-          if (token == nullptr) return stretch(text.substr(begin, end - begin), begin == 0);
+          if (token == nullptr) return stretch(text.substr(begin, end - begin), at_start_ && begin == 0);
           out_->push_back(token->id);
           return {};
         });
@@ -198,6 +199,7 @@ class TokenizerJson::Worker final : public PieceSink {
   BpeMerger merger_;
   std::string normalized_;
   Ids ids_;
+  bool at_start_;
   Ids* out_;
 };
 
