@@ -19,8 +19,8 @@ namespace {
 // threads. Part of the arithmetic: changing it changes bits.
 constexpr std::int64_t kPartitionPages = 16;
 constexpr std::int64_t kPartition = kPartitionPages * kPageTokens;
-// Queries (row, head) that meet a page while it is in the second-level cache: with 128 channels a page takes
-// 64 KiB in f32, the queries and their values as much again.
+// Queries (row, head) that meet a page while it is in the second-level cache: with 128 channels a bf16 page
+// takes 32 KiB, the queries and their values 64.
 constexpr std::int64_t kItemQueries = 64;
 // Partials a thread may leave to a merge, in full items: enough that a meeting of the threads is rare.
 constexpr std::int64_t kItemsAThread = 8;
