@@ -1,7 +1,8 @@
 """gpt-oss: sinks in every softmax, windows on every other layer, biases everywhere, MXFP4 experts (OpenAI, model card
 of gpt-oss-120b and gpt-oss-20b, 2025).
 
-The experts of a layer are stored stacked: gate_up_proj [E, 2 I, H] with gate and up rows alternating.
+The experts of a layer are stored stacked: gate_up_proj [E, 2 I, H] with gate and up rows alternating. Unpacked
+checkpoints store each matrix transposed.
 """
 import firstlight as fl
 from layers.attention import attention, linear, read_heads
@@ -57,8 +58,12 @@ def build(g, c):
         chosen, weights = fl.moe_route(logits, topk=c.num_experts_per_tok, score="softmax", renormalize=True, scale=1.0)
         g.name(chosen, f"experts.{i}")
 
+        plain = not c.quantization
+
         def stack(name, shape, full, **rows):
-            return [w(f"experts.{name}", *shape, part_of=[count, *full], at=[e], **rows) for e in range(count)]
+            flip = plain and len(full) == 2
+            part_of = [count, *(reversed(full) if flip else full)]
+            return [w(f"experts.{name}", *shape, part_of=part_of, at=[e], transposed=flip, **rows) for e in range(count)]
 
         gate, up = {"rows": (0, 1, 2)}, {"rows": (1, 1, 2)}
         return fl.moe_experts(
