@@ -10,6 +10,8 @@ class ConfigError(Exception):
 
 # No dimension of a model is near this; a larger one is a mistake or an attack, and products stay small.
 LARGEST = 1 << 24
+MOST_TAPS = 8  # of a short convolution
+MOST_PROBLEMS = 40  # that one error lists
 LARGEST_HEAD = 1 << 16  # heads, and widths of a head or a latent
 
 
@@ -157,7 +159,8 @@ class Section:
         """Raises ConfigError when a key is missing, wrong or unknown."""
         self._find_unknown()
         if self._problems:
-            raise ConfigError("\n".join(self._problems))
+            shown, more = self._problems[:MOST_PROBLEMS], len(self._problems) - MOST_PROBLEMS
+            raise ConfigError("\n".join(shown + ([f"and {more} more problems"] if more > 0 else [])))
 
     # ---- inside ----------------------------------------------------------------------------------
     _absent = False
@@ -182,6 +185,6 @@ class Section:
     def _find_unknown(self):
         for name in self._data:
             if name not in self._known:
-                self._problem(f"`{self._full(name)}` is unknown: neither read nor on this family's list of ignored keys")
+                self._problem(f"`{self._full(name if len(name) <= 80 else name[:80] + '...')}` is unknown: neither read nor on this family's list of ignored keys")
         for child in self._children:
             child._find_unknown()

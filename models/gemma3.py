@@ -39,15 +39,15 @@ def read(c):
     # Two published names of the same statement: which layers have a window.
     if c.has("layer_types"):
         c.text_lists("layer_types")
-        for name in ("sliding_window_pattern", "_sliding_window_pattern"):
-            if c.has(name):
-                c.ignore(name)  # the list is what counts
-    else:
-        c.ints("sliding_window_pattern")
+    patterns = [name for name in ("sliding_window_pattern", "_sliding_window_pattern") if c.has(name)]
+    if patterns or not c.has("layer_types"):
+        c.ints(" ".join(patterns or ["sliding_window_pattern"]))
     c.quantization = read_quantization(c)
     if c.complete:
-        if not hasattr(c, "layer_types"):
-            c.layer_types = [KINDS[(i + 1) % c.sliding_window_pattern == 0] for i in range(c.num_hidden_layers)]
+        for name in patterns:
+            stated = [KINDS[(i + 1) % getattr(c, name) == 0] for i in range(c.num_hidden_layers)]
+            c.require(not c.has("layer_types") or c.layer_types == stated, f"`layer_types` contradicts `{name}`")
+            c.layer_types = stated
         c.require(len(c.layer_types) == c.num_hidden_layers and set(c.layer_types) <= set(KINDS),
                   f"`layer_types` must name one of {KINDS} for each of the {c.num_hidden_layers} layers")
     return c

@@ -36,6 +36,8 @@ def read(c):
         c.require(not c.has("layer_types") or c.layer_types == stated,
                   "`layer_types` contradicts `use_sliding_window`, `sliding_window` and `max_window_layers`")
         if c.moe:
+            c.require(all(0 <= i < c.num_hidden_layers for i in c.mlp_only_layers),
+                      "`mlp_only_layers` must name layers of 0..num_hidden_layers - 1")
             check_experts(c, "num_experts", "num_experts_per_tok")
     return c
 

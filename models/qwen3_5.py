@@ -24,8 +24,13 @@ def read(root):
         c = root.section("text_config")
         c.fixed(model_type=WRAPPERS[root.model_type])
         c.tie_word_embeddings = root.tie_word_embeddings
+        c.prefix = "model.language_model."
     else:
         c.ignore("partial_rotary_factor")  # repeated in rope_parameters
+        # A text model saved alone, or cut out of the whole and still named as in it.
+        c.text_lists("architectures")
+        alone = c.complete and any(name.endswith("ForCausalLM") for name in c.architectures)
+        c.prefix = "model." if alone else "model.language_model."
     c.image_facts = {"image_token_id": root.image_token_id} if wrapped else {}
     read_text(c, root, sparse)
     return c
@@ -65,4 +70,4 @@ def projections(w, c):
 def build(g, c):
     if c.image_facts:
         g.not_computed("model.visual.", "vision operators do not exist yet: images are refused")
-    return {**backbone(g, c, projections, "model.language_model."), **c.image_facts}
+    return {**backbone(g, c, projections, c.prefix), **c.image_facts}

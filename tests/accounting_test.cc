@@ -319,6 +319,9 @@ TEST_P(Accounting, SizesOfAConfigAreNotTrusted) {
     if (GetParam().unused.contains(key)) continue;
     for (const std::int64_t size : {std::int64_t{4000}, std::int64_t{65536}, std::int64_t{16000000},
                                     std::int64_t{1000000000}, std::int64_t{1} << 62}) {
+      // Graphs that large are traced in seconds before their tensors are missed: one family shows it.
+      const bool counts = std::string_view(key) == "num_hidden_layers" || contains(key, "experts");
+      if (counts && size < 100000 && GetParam().name != "kimi_linear_b") continue;
       Json changed = original;
       changed[text][key] = size;
       write_config(changed);

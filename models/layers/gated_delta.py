@@ -1,7 +1,6 @@
 """Gated DeltaNet, arXiv 2412.06464: the delta rule with one decay a head (details as Qwen3-Next publishes them)."""
 import firstlight as fl
-
-LARGEST_HEAD = 1 << 16
+from config import LARGEST_HEAD, MOST_TAPS
 
 
 def gated_delta_net(x, w, projections, c, layer):
@@ -38,7 +37,7 @@ def gated_delta_net(x, w, projections, c, layer):
 
 def read_gated_delta(c):
     c.ints("linear_num_key_heads linear_num_value_heads linear_key_head_dim linear_value_head_dim", high=LARGEST_HEAD)
-    c.ints("linear_conv_kernel_dim", high=LARGEST_HEAD)
+    c.ints("linear_conv_kernel_dim", low=2, high=MOST_TAPS)
     if c.complete:
         c.require(c.linear_num_value_heads % c.linear_num_key_heads == 0,
                   "`linear_num_key_heads` must divide `linear_num_value_heads`")

@@ -4,7 +4,7 @@
 papers: Kimi Linear (KDA), arXiv 2510.26692; DeepSeek-V3 (router), 2412.19437.
 """
 import firstlight as fl
-from config import LARGEST_HEAD
+from config import LARGEST_HEAD, MOST_TAPS
 from layers.experts import check_experts, experts, route
 
 
@@ -115,7 +115,8 @@ def read_backbone(c):
     c.fixed(mla_use_nope=True, moe_router_activation_func="sigmoid", num_nextn_predict_layers=0, tie_word_embeddings=False)
     c.ignore("architectures auto_map dtype initializer_range transformers_version use_cache")
     lin = c.section("linear_attn_config")
-    lin.ints("num_heads head_dim short_conv_kernel_size", high=LARGEST_HEAD)
+    lin.ints("num_heads head_dim", high=LARGEST_HEAD)
+    lin.ints("short_conv_kernel_size", low=2, high=MOST_TAPS)
     lin.int_lists("full_attn_layers kda_layers")
     return lin
 

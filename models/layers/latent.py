@@ -9,6 +9,8 @@ from config import LARGEST_HEAD
 # k:3.1, d:3: the first-party code builds q_a_layernorm and kv_a_layernorm with the class default, whatever
 # rms_norm_eps says.
 LATENT_EPS = 1e-6
+# Positions a row may choose; published models choose 2048. A step holds a list that wide for each of its rows.
+LARGEST_CHOICE = 1 << 13
 # d:2: the LayerNorm of the index key.
 INDEX_KEY_EPS = 1e-6
 
@@ -65,7 +67,8 @@ def indexer(x, cq, w, c, rotate=None):
 def read_indexer(c, absent=None, listed=False):
     """The keys of the indexer: its sizes, and which layers own one. `absent`: why every layer does when no key says;
     `listed`: the family's configs that give a rule give the list that follows from it too."""
-    c.ints("index_n_heads index_head_dim index_topk", high=LARGEST_HEAD)
+    c.ints("index_n_heads index_head_dim", high=LARGEST_HEAD)
+    c.ints("index_topk", high=LARGEST_CHOICE)
     rule = c.has("index_topk_pattern") or c.has("index_topk_freq") or c.has("index_skip_topk_offset")
     if c.has("indexer_types") or listed and rule or absent is None and not rule:
         c.text_lists("indexer_types")

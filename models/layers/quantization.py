@@ -3,6 +3,7 @@
 Which tensors are packed is decided by what is stored; the config names the one format that they may have, and the
 modules that must be plain. Every key is read, fixed or ignored by name.
 """
+from config import LARGEST
 
 
 def read_quantization(c, always=""):
@@ -31,7 +32,7 @@ def fp8(q, always):
     if not q.complete:
         return {}
     block = q.weight_block_size
-    q.require(len(block) == 2 and min(block) > 0, f"`quantization_config.weight_block_size` must be two sizes, got {block!r:.60}")
+    q.require(len(block) == 2 and 0 < min(block) and max(block) <= LARGEST, f"`quantization_config.weight_block_size` must be two sizes in 1..{LARGEST}, got {block!r:.60}")
     return {"format": "fp8", "block": block, "not_converted": modules}
 
 

@@ -6,7 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -66,7 +70,64 @@ int system_advice(MappedFile::Advice advice) {
   return MADV_NORMAL;
 }
 
+/// A mapping in use, for the signal handler. Entries are never freed: those out of use (size 0) are taken
+/// again.
+struct Mapping {
+  std::atomic<const std::uint8_t*> data{nullptr};
+  std::atomic<std::size_t> size{0};
+  std::string path;  // written before size, while no fault can point into the mapping
+  Mapping* next = nullptr;
+};
+std::atomic<Mapping*> mappings{nullptr};
+std::mutex mappings_lock;
+
+Mapping* remember(const std::string& path, const std::uint8_t* data, std::size_t size) {
+  const std::scoped_lock lock(mappings_lock);
+  Mapping* entry = mappings;
+  while (entry != nullptr && entry->size != 0) entry = entry->next;
+  if (entry == nullptr) {
+    entry = new Mapping();
+    entry->next = mappings;
+    mappings = entry;
+  }
+  entry->path = path;
+  entry->data = data;
+  entry->size = size;
+  return entry;
+}
+
+/// Only what a signal handler may call.
+void write_text(std::string_view text) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void handle_bus_error(int signal, siginfo_t* info, void* /*context*/) {
+  const auto* const at = static_cast<const std::uint8_t*>(info->si_addr);
+  for (const Mapping* m = mappings; m != nullptr; m = m->next) {
+    const std::uint8_t* const data = m->data;
+    if (at < data || at >= data + m->size) continue;
+    write_text("\nerror: ");
+    write_text(m->path);
+    write_text(": shrank, or could not be read, while it was in use\n");
+    ::_exit(1);
+  }
+  ::signal(signal, SIG_DFL);  // not ours: the instruction faults again
+}
+
 }  // namespace
+
+void guard_mapped_files() {
+  struct sigaction action {};
+  action.sa_sigaction = handle_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+bool name_is_taken(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
 
 std::string system_error_text(int error_number) { return std::generic_category().message(error_number); }
 
@@ -79,6 +140,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (address == MAP_FAILED) return Error{path + ": cannot be mapped: " + system_error_text(errno)};
   mapped.data_ = static_cast<const std::uint8_t*>(address);
   mapped.size_ = file.size();
+  mapped.entry_ = remember(path, mapped.data_, mapped.size_);
   return mapped;
 }
 
@@ -87,7 +149,8 @@ MappedFile::~MappedFile() { unmap(); }
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      entry_(std::exchange(other.entry_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this != &other) {
@@ -95,11 +158,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     path_ = std::move(other.path_);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
+    entry_ = std::exchange(other.entry_, nullptr);
   }
   return *this;
 }
 
 void MappedFile::unmap() {
+  if (entry_ != nullptr) static_cast<Mapping*>(entry_)->size = 0;
+  entry_ = nullptr;
   if (data_ != nullptr) ::munmap(const_cast<std::uint8_t*>(data_), size_);
   data_ = nullptr;
   size_ = 0;

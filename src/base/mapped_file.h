@@ -12,8 +12,8 @@
 namespace firstlight {
 
 /// A regular file mapped read-only. Moving keeps bytes() in place. Opening reads no data: pages come from the
-/// disk when they are touched. Another process that truncates the file while it is mapped kills the reader
-/// (SIGBUS); no check on our side can prevent that.
+/// disk when they are touched. Another process that truncates the file while it is mapped ends the reader
+/// (SIGBUS); no check on our side can prevent that, guard_mapped_files() says what happened.
 class MappedFile {
  public:
   enum class Advice { kNormal, kSequential, kRandom, kWillNeed, kDontNeed };
@@ -42,7 +42,16 @@ class MappedFile {
   std::string path_;
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
+  void* entry_ = nullptr;  // of the list that guard_mapped_files() looks through
 };
+
+/// From now on, when a mapped file has shrunk or its disk fails, the program ends with exit code 1 and an
+/// error that names the file, instead of by a signal without a word.
+void guard_mapped_files();
+
+/// Whether something has that name, be it a link that leads nowhere: opening it then says what is wrong. An
+/// optional file is absent only when nothing has its name.
+bool name_is_taken(const std::string& path);
 
 /// The whole of a regular file; an Error if it is larger than `max_bytes`.
 Result<std::string> read_file(const std::string& path, std::size_t max_bytes);

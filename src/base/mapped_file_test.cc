@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -71,6 +72,29 @@ TEST_F(MappedFileTest, ReadFileIsBounded) {
   const auto refused = read_file(path, 4);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message, path + ": has 5 bytes, at most 4 are accepted");
+}
+
+TEST(MappedFile, AFileThatShrinksEndsTheProgramWithItsName) {
+  const std::string path = ::testing::TempDir() + "firstlight_shrinks_" + std::to_string(getpid());
+  std::ofstream(path) << std::string(100'000, 'x');
+  const auto read_behind_the_end = [&] {
+    guard_mapped_files();
+    const auto file = MappedFile::open(path);
+    check(file.ok() && truncate(path.c_str(), 10) == 0, "a file to shrink");
+    const volatile std::uint8_t* const bytes = file->bytes().data();
+    std::exit(bytes[90'000] == 'x' ? 0 : 3);
+  };
+  EXPECT_EXIT(read_behind_the_end(), ::testing::ExitedWithCode(1), "error: " + path + ": shrank");
+  std::filesystem::remove(path);
+}
+
+TEST(NameIsTaken, ALinkThatLeadsNowhereIsThere) {
+  const std::string name = ::testing::TempDir() + "firstlight_link_" + std::to_string(getpid());
+  EXPECT_FALSE(name_is_taken(name));
+  std::filesystem::create_symlink(name + "_absent", name);
+  EXPECT_TRUE(name_is_taken(name));
+  EXPECT_FALSE(read_file(name, 100).ok());
+  std::filesystem::remove(name);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLargestFactor = 1e6;  // beyond it the logits lose all meaning
 constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
 
 std::optional<std::int64_t> as_integer(const Json& value) {
@@ -108,8 +108,7 @@ class Reader {
 }  // namespace
 
 Result<GenerationDefaults> read_generation_config(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error) return GenerationDefaults{};
+  if (!name_is_taken(path)) return GenerationDefaults{};
   FL_ASSIGN(const std::string text, read_file(path, JsonLimits().max_bytes));
   return parse_generation_config(text, path);
 }
@@ -119,12 +118,11 @@ Result<GenerationDefaults> parse_generation_config(std::string_view text, const 
   GenerationDefaults d;
   Reader reader(config);
   reader.boolean("do_sample", d.do_sample);
-  reader.number("temperature", 0, kInfinity, "a number of at least 0", d.temperature);
+  reader.number("temperature", 0, kLargestFactor, "a number from 0 to 1000000", d.temperature);
   reader.number("top_p", 0, 1, "a number from 0 to 1", d.top_p);
   reader.integer("top_k", -1, "an integer of at least -1", d.top_k);
   reader.number("min_p", 0, 1, "a number from 0 to 1", d.min_p);
-  reader.number("repetition_penalty", std::numeric_limits<double>::denorm_min(), kInfinity,
-                "a number above 0", d.repetition_penalty);
+  reader.number("repetition_penalty", 0.01, 100, "a number from 0.01 to 100", d.repetition_penalty);
   reader.number("presence_penalty", -2, 2, "a number from -2 to 2", d.presence_penalty);
   reader.number("frequency_penalty", -2, 2, "a number from -2 to 2", d.frequency_penalty);
   reader.integer("max_new_tokens", 1, "an integer of at least 1", d.max_new_tokens);

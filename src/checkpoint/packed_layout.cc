@@ -22,9 +22,9 @@ std::int64_t columns_of(const WeightRequest& request) {
   return request.shape.empty() ? 1 : request.shape.back();
 }
 
-/// Rows or columns that share a scale.
+/// Rows or columns that share a scale: at most all there are, so that no sum or product with it overflows.
 std::int64_t block_or_all(std::int64_t block, std::int64_t all) {
-  return std::max<std::int64_t>(block == 0 ? all : block, 1);
+  return std::max<std::int64_t>(block == 0 ? all : std::min(block, all), 1);
 }
 
 /// All packed formats hold matrices, or stacks of them, row by row.

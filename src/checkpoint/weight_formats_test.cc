@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "checkpoint/stored_sample.h"
@@ -296,6 +297,23 @@ TEST(Formats, OnlyTheDeclaredFormatAndOnlyWhereItIsDeclared) {
                "has \"re:(\", which is not understood at its end");
   EXPECT_ERROR(bind_weights(*Sample({{"c", DType::kBF16, {2}}}), {{"c", {2}}}, {}, kFp8),
                "declares `quantization_config` (fp8), but no tensor of the checkpoint is stored so");
+}
+
+TEST(WeightFormats, BlocksOfAnySizeAreCutToTheMatrix) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [rows, columns] :
+       {std::pair{kHuge, std::int64_t{4}}, std::pair{std::int64_t{4}, kHuge}, std::pair{largest, largest},
+        std::pair{std::int64_t{1} << 32, std::int64_t{1} << 32}}) {
+    const Quantization blocks{.format = WeightFormat::kFP8, .block_rows = rows, .block_columns = columns};
+    const Sample empty({{"w.weight", DType::kF8E4M3, {6, 8}}, {"w.weight_scale_inv", DType::kF32, {0, 0}}});
+    EXPECT_FALSE(bind_weights(*empty, {{"w.weight", {6, 8}}}, {}, blocks).ok());
+    const Shape grid{rows == 4 ? 2 : 1, columns == 4 ? 2 : 1};
+    const Sample whole({{"w.weight", DType::kF8E4M3, {6, 8}}, {"w.weight_scale_inv", DType::kF32, grid}});
+    const auto bound = bind_weights(*whole, {{"w.weight", {6, 8}}}, {}, blocks);
+    ASSERT_TRUE(bound.ok()) << bound.error().message;
+    EXPECT_GE(stored_bytes(bound->weights[0]), 6 * 8);
+  }
 }
 
 }  // namespace

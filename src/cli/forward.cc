@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
+#include "cli/loaded_model.h"
 #include "cli/model_flags.h"
 #include "cli/terminal.h"
 #include "engine/forward.h"
@@ -122,8 +123,9 @@ Status run(const Flags& flags) {
   if (std::filesystem::equivalent(flags.prompts, flags.out, none)) {
     return Error{flags.out + ": is the file of the prompts, and is not replaced"};
   }
-  FL_ASSIGN(TracedModel traced, trace_model(flags.model.folder, models_folder()));
-  FL_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(flags.model.folder));
+  auto opened = Checkpoint::open(flags.model.folder);
+  FL_ASSIGN(TracedModel traced, trace_model(flags.model.folder, models_folder(), stored_bytes(opened)));
+  FL_ASSIGN(const Checkpoint checkpoint, std::move(opened));
   FL_ASSIGN(const SafetensorsFile file, open_safetensors(flags.prompts));
   FL_ASSIGN(const std::vector<ForwardPrompt> prompts, read_prompts(file, traced.graph, flags));
 

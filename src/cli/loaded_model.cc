@@ -13,15 +13,21 @@ Result<std::unique_ptr<LoadedModel>> open_model(const ModelFlags& flags) {
   const std::filesystem::path folder = flags.folder;
   auto loaded = std::make_unique<LoadedModel>();
   loaded->flags = flags;
-  FL_ASSIGN(loaded->traced, trace_model(folder, models_folder()));
+  // Looked at first, reported last: a fault of config.json explains more than one of the tensors.
+  auto checkpoint = Checkpoint::open(folder);
+  FL_ASSIGN(loaded->traced, trace_model(folder, models_folder(), stored_bytes(checkpoint)));
   FL_ASSIGN(loaded->tokenizer, load_tokenizer(folder, loaded->traced.vocab_size));
   FL_ASSIGN(loaded->defaults, read_generation_config(folder / "generation_config.json"));
   std::string unknown;
   for (const std::string& key : loaded->defaults.unknown_keys) unknown += (unknown.empty() ? "" : ", ") + key;
   if (!unknown.empty()) say_warning("generation_config.json: not used: " + unknown);
   loaded->end_tokens = end_token_ids(loaded->traced.eos_token_ids, loaded->defaults, *loaded->tokenizer);
-  FL_ASSIGN(loaded->checkpoint, Checkpoint::open(folder));
+  FL_ASSIGN(loaded->checkpoint, std::move(checkpoint));
   return loaded;
+}
+
+std::int64_t stored_bytes(const Result<Checkpoint>& checkpoint) {
+  return checkpoint.ok() ? checkpoint->total_bytes() : 0;
 }
 
 Status load_weights(LoadedModel& loaded) {

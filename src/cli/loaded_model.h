@@ -33,6 +33,9 @@ struct LoadedModel {
 /// config.json, tokenizer, generation_config.json and the headers of the weight files.
 Result<std::unique_ptr<LoadedModel>> open_model(const ModelFlags& flags);
 
+/// Bytes of the tensors of a checkpoint that could be opened; 0 of one that could not.
+std::int64_t stored_bytes(const Result<Checkpoint>& checkpoint);
+
 /// Reads the weights, with progress on a terminal, and opens a session.
 Status load_weights(LoadedModel& loaded);
 

@@ -1,8 +1,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string>
 
+#include "base/mapped_file.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -11,6 +13,7 @@
 int main(int argc, char** argv) {
   using namespace firstlight;
   install_interrupt_handler();
+  guard_mapped_files();
 
   CLI::App app("Firstlight runs language models from Hugging Face checkpoint folders.", "firstlight");
   app.require_subcommand(1);
@@ -35,5 +38,10 @@ int main(int argc, char** argv) {
   }
   const auto given = std::find_if(commands.begin(), commands.end(),
                                   [](const Command& command) { return command.app->parsed(); });
-  return given->run();
+  try {
+    return given->run();
+  } catch (const std::bad_alloc&) {
+    say_error("out of memory");
+    return kExitInput;
+  }
 }

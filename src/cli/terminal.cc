@@ -42,8 +42,29 @@ bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 std::string dimmed(const std::string& text) { return coloured("2", text); }
 
 void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
-void say_error(const std::string& message) { say(coloured("31", "error:") + " " + message); }
-void say_warning(const std::string& message) { say(coloured("33", "note:") + " " + message); }
+/// A message may quote what a file says: control characters would reach the terminal, and a text may be as
+/// long as the file.
+std::string printable(const std::string& message) {
+  constexpr std::size_t kLongest = 16000;  // bytes
+  std::string text;
+  for (const char c : message) {
+    if (text.size() >= kLongest && (c & 0xC0) != 0x80) {
+      return text + "... (" + std::to_string(message.size()) + " characters)";
+    }
+    const auto code = static_cast<unsigned char>(c);
+    if ((code < 0x20 && c != '\n' && c != '\t') || code == 0x7F) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\x%02x", code);
+      text += escape;
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+void say_error(const std::string& message) { say(coloured("31", "error:") + " " + printable(message)); }
+void say_warning(const std::string& message) { say(coloured("33", "note:") + " " + printable(message)); }
 
 int input_failure(const Error& error) {
   say_error(error.message);
@@ -51,7 +72,7 @@ int input_failure(const Error& error) {
 }
 
 int usage_failure(const std::string& command, const Error& error) {
-  say(error.message + "\nRun `firstlight " + command + " --help` for more information.");
+  say(printable(error.message) + "\nRun `firstlight " + command + " --help` for more information.");
   return kExitUsage;
 }
 

@@ -18,6 +18,8 @@ std::string dimmed(const std::string& text);
 /// One line on standard error.
 void say(const std::string& line);
 /// The same as an error or warning of the program.
+/// The message with control characters escaped, and cut when it is longer than anybody reads.
+std::string printable(const std::string& message);
 void say_error(const std::string& message);
 void say_warning(const std::string& message);
 

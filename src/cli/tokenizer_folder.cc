@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
+#include "base/mapped_file.h"
 #include "checkpoint/config.h"
 
 namespace firstlight {
@@ -24,8 +24,7 @@ std::optional<std::int64_t> vocab_size_of(const nlohmann::ordered_json& config) 
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& folder) {
   const std::filesystem::path path = folder;
   std::optional<std::int64_t> vocab_size;
-  std::error_code ignored;  // a path that cannot be looked at counts as absent
-  if (std::filesystem::exists(path / "config.json", ignored)) {
+  if (name_is_taken((path / "config.json").string())) {
     FL_ASSIGN(const auto config, read_config((path / "config.json").string()));
     vocab_size = vocab_size_of(config);
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "engine/step_runner.h"
@@ -215,10 +217,27 @@ class Forward {
     return any ? std::span<const std::int32_t* const>(forced_) : std::span<const std::int32_t* const>();
   }
 
+  /// "conv.3" of "conv.3.q".
+  static std::string stream_group(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+  /// The groups of streams that differ in shape.
+  [[nodiscard]] std::set<std::string> uneven_streams() const {
+    std::map<std::string, Shape> shapes;
+    std::set<std::string> uneven;
+    for (const NamedValue& n : model_.graph().names()) {
+      if (kind_of(n.name) != "conv") continue;
+      const Shape& shape = value(n.value).type.shape;
+      const auto [it, fresh] = shapes.emplace(stream_group(n.name), shape);
+      if (!fresh && it->second != shape) uneven.insert(it->first);
+    }
+    return uneven;
+  }
+
   void export_states(const Run& run, std::vector<ForwardValue>& out) const {
     const Graph& graph = model_.graph();
     const std::uint8_t* block = model_.cache().state(run.cache);
     std::map<std::string, std::size_t> streams;  // "p0.conv.3" -> index in out
+    const std::set<std::string> uneven = uneven_streams();
     for (const NamedValue& n : graph.names()) {
       const std::string kind = kind_of(n.name);
       if (!is_state(kind) || !wants(options_.kinds, kind)) continue;
@@ -228,16 +247,17 @@ class Forward {
         if (states[i].name != kind) continue;
         std::vector<float> data(static_cast<std::size_t>(element_count(states[i].shape)));
         kernel.export_state(i, block, run.position, data.data());
-        // "conv.3.q", "conv.3.k", "conv.3.v" are streams of one value [3, taps - 1, channels].
-        const std::string full = run.prompt->name + "." + n.name;
-        const std::string name = kind == "conv" ? full.substr(0, full.rfind('.')) : full;
+        // "conv.3.q", "conv.3.k", "conv.3.v" are streams of one value [3, taps - 1, channels], or three
+        // values [taps - 1, channels] where they differ in width.
+        const bool stacked = kind == "conv" && !uneven.contains(stream_group(n.name));
+        const std::string name = run.prompt->name + "." + (stacked ? stream_group(n.name) : n.name);
         const auto [it, fresh] = streams.emplace(name, out.size());
         if (fresh) {
           out.push_back({.name = name, .dtype = DType::kF32, .shape = states[i].shape, .data = {}});
-          if (kind == "conv") out.back().shape.insert(out.back().shape.begin(), 0);
+          if (stacked) out.back().shape.insert(out.back().shape.begin(), 0);
         }
         ForwardValue& v = out[it->second];
-        if (kind == "conv") ++v.shape[0];
+        if (stacked) ++v.shape[0];
         const auto* bytes = reinterpret_cast<const std::uint8_t*>(data.data());
         v.data.insert(v.data.end(), bytes, bytes + data.size() * sizeof(float));
       }

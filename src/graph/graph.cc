@@ -104,6 +104,10 @@ Result<ValueId> Graph::weight(WeightDecl decl) {
       return Error{"weight " + decl.name + " is used both as it is stored and transposed"};
     }
   }
+  if (weights_.size() >= most_weights_) {
+    return Error{"the model would have more than " + std::to_string(most_weights_) +
+                 " weights, which the checkpoint is too small to hold"};
+  }
   const auto id = static_cast<ValueId>(values_.size());
   values_.push_back({.type = {.dtype = DType::kF32, .rows = Rows::kFixed, .shape = decl.shape},
                      .weight = static_cast<std::int32_t>(weights_.size())});

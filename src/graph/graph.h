@@ -70,6 +70,9 @@ class Graph {
   /// one tensor are different weights.
   Result<ValueId> weight(WeightDecl decl);
 
+  /// From now on at most so many weights may be declared.
+  void limit_weights(std::size_t most) { most_weights_ = most; }
+
   /// Appends a node; checks slots, types and the shape rule. `attributes` by name; absent ones take the
   /// contract's fallback. Returns the outputs.
   Result<std::vector<ValueId>> add(std::string_view op, std::vector<std::vector<ValueId>> inputs,
@@ -108,6 +111,7 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<WeightDecl> weights_;
+  std::size_t most_weights_ = static_cast<std::size_t>(-1);
   std::map<std::string, ValueId, std::less<>> weight_by_label_;
   struct Stored {
     Shape shape;

@@ -17,10 +17,7 @@ constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxTemplates = 64;
 
-bool file_exists(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
+bool file_exists(const std::filesystem::path& path) { return name_is_taken(path.string()); }
 
 /// "bos_token": "<s>" or {"content": "<s>", …}.
 std::optional<std::string> token_text(const Json& value) {

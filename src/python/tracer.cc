@@ -16,7 +16,34 @@ PYBIND11_EMBEDDED_MODULE(firstlight, m) { firstlight::bind_vocabulary(m); }
 
 namespace firstlight {
 
-Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models) {
+namespace {
+
+/// str(object), or nothing where even that fails.
+std::string text_of(const py::handle& object) {
+  try {
+    return py::str(object).attr("encode")("utf-8", "backslashreplace").cast<py::bytes>();
+  } catch (const std::exception&) {
+    return "an exception that cannot be shown";
+  }
+}
+
+/// error.what() shows the traceback, but throws for an exception whose text cannot be made.
+std::string traceback_of(const py::error_already_set& error) {
+  try {
+    return error.what();
+  } catch (const std::exception&) {
+    return text_of(error.type().attr("__name__"));
+  }
+}
+
+/// Weights that a checkpoint of so many bytes can have: real ones have far more than 256 bytes each. Small
+/// checkpoints may be described wrongly and still get a list of what is missing.
+std::int64_t most_weights(std::int64_t stored_bytes) { return 16384 + stored_bytes / 256; }
+
+}  // namespace
+
+Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models,
+                                std::optional<std::int64_t> stored_bytes) {
   const std::string path = (folder / "config.json").string();
   FL_ASSIGN(const auto config, read_config(path));
   std::error_code none;
@@ -29,7 +56,8 @@ Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::
     py::list search = py::module_::import("sys").attr("path");
     const py::str place(models.string());
     if (!search.contains(place)) search.insert(0, place);
-    const py::tuple traced = py::module_::import("tracing").attr("trace")(config.dump());
+    const py::tuple traced = py::module_::import("tracing").attr("trace")(
+        config.dump(), stored_bytes ? py::cast(most_weights(*stored_bytes)) : py::none());
     const auto& graph = traced[0].cast<const Graph&>();
     const py::dict facts = traced[1];
     TracedModel model{.graph = graph,
@@ -44,11 +72,11 @@ Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::
   } catch (const py::error_already_set& error) {
     // A ConfigError speaks for itself, and so does an operator that cannot take what it is given; anything
     // else is a fault of the model file, and its place helps.
-    const std::string kind = py::str(error.type().attr("__name__"));
-    const std::string text = py::str(error.value());
+    const std::string kind = text_of(error.type().attr("__name__"));
+    const std::string text = text_of(error.value());
     if (kind == "ConfigError") return Error{path + ": " + text};
     if (kind == "ValueError") return Error{path + ": cannot be computed: " + text};
-    return Error{path + ": the model file failed: " + error.what()};
+    return Error{path + ": the model file failed: " + traceback_of(error)};
   } catch (const std::exception& error) {
     return Error{path + ": the model file failed: " + error.what()};
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +23,9 @@ struct TracedModel {
 };
 
 /// Traces `folder`/config.json with the model files of `models`. An Error lists every config problem at once.
-Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models);
+/// `stored_bytes`, where they are known, are those of the checkpoint's tensors: a config that describes far
+/// more weights than they can hold is refused before it costs memory.
+Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::filesystem::path& models,
+                                std::optional<std::int64_t> stored_bytes = std::nullopt);
 
 }  // namespace firstlight

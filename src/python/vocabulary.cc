@@ -206,6 +206,8 @@ void bind_vocabulary(py::module_& m) {
             return stored;
           },
           "The tensors of the checkpoint, by name: the shape in which each is stored, when it is not packed.")
+      .def("limit_weights", &Graph::limit_weights, py::arg("most"),
+           "How many weights may be declared from now on in all.")
       .def("scope", &Graph::set_scope, "The heading of the operators that follow.")
       .def(
           "name", [](Graph& g, const PyValue& v, const std::string& name) { unwrap(g.name(v.id, name)); },

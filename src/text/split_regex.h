@@ -2,6 +2,7 @@
 // tokenizers write (Rust's fancy-regex, Oniguruma). split_program.h runs the common ones faster.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -44,6 +45,7 @@ class SplitRegex {
     std::unique_ptr<void, FreeData> data_;        // pcre2_match_data
     std::unique_ptr<void, FreeStack> stack_;      // pcre2_jit_stack
     std::unique_ptr<void, FreeContext> context_;  // pcre2_match_context
+    std::chrono::nanoseconds spent_{0};           // by all searches of this text
   };
 
  private:

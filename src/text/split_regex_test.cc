@@ -26,6 +26,19 @@ TEST(SplitRegex, RewritesWhatPcre2ReadsDifferently) {
   EXPECT_EQ(rewritten(R"([a[bc]]\b)"), R"([\x{61}\x{62}\x{63}]\b)");
 }
 
+TEST(SplitRegex, FindsAcrossManyWindowsOfStartingPlaces) {
+  const auto regex = SplitRegex::compile("(?<=é)b+");
+  ASSERT_TRUE(regex.ok());
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "é ";  // three bytes: windows end inside of characters too
+  text += "ébb";
+  SplitRegex::Matcher matcher(*regex);
+  const auto found = matcher.find(text, 1 + 1);
+  ASSERT_TRUE(found.ok() && *found);
+  EXPECT_EQ((*found)->begin, text.size() - 2);
+  EXPECT_EQ((*found)->end, text.size());
+}
+
 TEST(SplitRegex, RefusesWhatItCannotSay) {
   for (const char* bad : {"[a&&b]",
                           "[a&&[b]]",
@@ -47,6 +60,12 @@ TEST(SplitRegex, RefusesWhatItCannotSay) {
                           R"([a-\s])",
                           R"(\x{110000})",
                           R"(\x4)",
+                          "(a(?1)?b)",
+                          "(?R)",
+                          "(?C1)a",
+                          "(?(1)a)",
+                          "(*NO_START_OPT)a",
+                          "(?",
                           "[[:alpha:]]",
                           "[[[[[[[[[a]]]]]]]]]"}) {
     EXPECT_FALSE(to_pcre2(bad).ok()) << bad;

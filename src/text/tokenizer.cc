@@ -1,8 +1,8 @@
 #include "text/tokenizer.h"
 
 #include <array>
-#include <system_error>
 
+#include "base/mapped_file.h"
 #include "text/tiktoken.h"
 #include "text/token_start.h"
 #include "text/tokenizer_json.h"
@@ -14,10 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kOtherKinds = {"tokenizer.model", "vocab.json", "merges.txt",
                                                          "vocab.txt"};
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code ignored;  // a path that cannot be looked at counts as absent
-  return std::filesystem::exists(path, ignored);
-}
+bool is_there(const std::filesystem::path& path) { return name_is_taken(path.string()); }
 
 }  // namespace
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -405,8 +404,7 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer_json(const NamedText& file_tex
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_json(const std::filesystem::path& file,
                                                        const std::filesystem::path& config) {
   FL_ASSIGN(const std::string text, read_file(file.string(), kFileLimit));
-  std::error_code ignored;  // a path that cannot be looked at counts as absent
-  if (!std::filesystem::exists(config, ignored)) return make_tokenizer_json({text, file.string()});
+  if (!name_is_taken(config.string())) return make_tokenizer_json({text, file.string()});
   FL_ASSIGN(const std::string config_text, read_file(config.string(), kConfigLimit));
   return make_tokenizer_json({text, file.string()}, NamedText{config_text, config.string()});
 }

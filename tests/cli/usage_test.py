@@ -80,6 +80,25 @@ class Input(unittest.TestCase):
         self.refused(["generate", MODEL, "--file", "/nonexistent"], "^error: /nonexistent")
         self.refused(["chat", "/nonexistent"], r"^error: /nonexistent/config\.json")
 
+    def test_what_a_file_says_reaches_the_terminal_harmlessly(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "config.json").write_text('{"model_type": "mixtral", "zz\\u001b[2J": 1}')
+            done = run("inspect", folder)
+            self.assertEqual(done.returncode, 1)
+            self.assertNotIn("\x1b[2J", done.stderr)
+            self.assertIn("zz\\x1b[2J", done.stderr)
+
+    def test_a_generation_config_out_of_range_is_bad_input(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for file in pathlib.Path(MODEL).iterdir():
+                (pathlib.Path(folder) / file.name).symlink_to(file)
+            (pathlib.Path(folder) / "generation_config.json").unlink()
+            (pathlib.Path(folder) / "generation_config.json").write_text('{"repetition_penalty": 1e30}')
+            done = run("generate", folder, "x")
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, "generation_config.json.*repetition_penalty")
+            self.assertNotIn("--help", done.stderr)
+
     def test_prompts(self):
         self.refused(["generate", MODEL, ""], "the prompt is empty")
         self.refused(["generate", MODEL], "the prompt is empty")

@@ -164,6 +164,14 @@ class Guard(unittest.TestCase):
                 found = sum(structure.count(c) for c in self.CONTROLS)
                 self.assertEqual(found, 3 if shape == shapes[0] else 0, (shape, conversation, parts))
 
+    def test_a_long_conversation_is_guarded_too(self):
+        """One text at which the template cuts everywhere must not keep the others from being found."""
+        shape = "{% for x in m %}<|a|>{{ x.split('</t>')[-1] }}{% endfor %}"
+        said = ["first <|a|> of all"] + [f"{i} thoughts</t> answer {'long ' * 400}" for i in range(400)]
+        parts = guard.split(lambda c: templates.render(shape, c), {"m": said}, self.CONTROLS)
+        self.assertIn(("<|a|>", True), parts)
+        self.assertEqual(sum(text == "<|a|>" and literal for text, literal in parts), 1)
+
     def test_the_text_that_a_template_looks_at_is_its_own(self):
         shape = "{{ m[0].split('</t>')[-1] }}"
         parts = guard.split(lambda c: templates.render(shape, c), {"m": ["a</t>b<|a|>"]}, self.CONTROLS)

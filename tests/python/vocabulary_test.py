@@ -171,9 +171,27 @@ class ModelFiles(unittest.TestCase):
             "glm_moe_dsa_shared": "glm_moe_dsa", "gpt_oss": "gpt_oss", "llama3_scaled": "llama", "minimax_m2": "minimax_m2",
             "mistral_window": "mistral", "mixtral": "mixtral", "qwen3_moe": "qwen3", "qwen3_next": "qwen3_next",
             "qwen3_5_moe": "qwen3_5"})
+        for kind, text in (("brand_new", "kimi_linear"), ([], "`model_type` must be a text"), (None, "`model_type` is missing"),
+                           ("x" * 10**6, "`model_type` 'xxx")):
+            with self.assertRaises(config.ConfigError) as caught:
+                tracing.family_of({"model_type": kind})
+            self.assertIn(text, str(caught.exception))
+            self.assertLess(len(str(caught.exception)), 1000)
+
+    def test_a_graph_has_no_more_weights_than_a_checkpoint_can_hold(self):
+        text = (ROOT / "tests/data/goldens/mixtral/config.json").read_text()
+        tracing.trace(text, 200)
+        with self.assertRaises(ValueError) as caught:
+            tracing.trace(text, 50)
+        self.assertIn("more than 50 weights", str(caught.exception))
+
+    def test_a_long_list_of_problems_is_cut(self):
+        text = json.loads((ROOT / "tests/data/goldens/mixtral/config.json").read_text())
+        text.update({f"switch_{i}": 1 for i in range(1000)}, **{"z" * 10**5: 1})
         with self.assertRaises(config.ConfigError) as caught:
-            tracing.family_of({"model_type": "brand_new"})
-        self.assertIn("kimi_linear", str(caught.exception))
+            tracing.trace(json.dumps(text))
+        self.assertIn("and 961 more problems", str(caught.exception))
+        self.assertLess(len(str(caught.exception)), 10000)
 
     def test_published_configs(self):
         """Every published config of a served family is read without a complaint."""

@@ -4,7 +4,8 @@ A template yields one string, and tokenised as such a user's "<|im_end|>" would 
 say what came from where, so the conversation is made to: each such text is replaced by one private character, the
 template runs again, and where the character comes out the text stood. That holds only if the template did not look at
 the text, so the marked rendering with the texts put back must equal the plain one. A text under which it differs (one
-at which a template cuts, as "</think>") is left to the template.
+at which a template cuts, as "</think>") is left to the template, in the strings where it does, and in all of a
+conversation that is too long to find out where.
 """
 import functools
 import itertools
@@ -12,7 +13,7 @@ import re
 
 # Private use, planes 15 and 16: no template mentions these characters.
 _MARKS = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
-_WORK = 1 << 24  # characters that the search for texts to leave alone may render
+_WORK = 1 << 22  # characters that the search among the strings with one text may render
 
 
 @functools.lru_cache(maxsize=4)
@@ -92,16 +93,25 @@ def split(render, conversation, controls):
             return None
         return text if text.translate(unmark) == plain else None
 
+    # All at once; then all of one text; and of the texts under which the template changed, string by string, as far as
+    # the work allows: the template looks at them somewhere, and where it may is not known for the rest.
     kept, text = set(), plain
-    groups = [list(texts)]
-    while groups and trials > 0:
-        group = groups.pop()
+    by_text = {}
+    for mark, control in texts.items():
+        by_text.setdefault(control, []).append(mark)
+    found = attempt(set(texts))
+    groups = [] if found is not None else sorted(by_text.values(), key=len)
+    if found is not None:
+        kept, text = set(texts), found
+    halves = []
+    while groups or (halves and trials > 0):
+        group = groups.pop() if groups else halves.pop()
         found = attempt(kept | set(group))
         if found is not None:
             kept.update(group)
             text = found
         elif len(group) > 1:
-            groups += [group[:len(group) // 2], group[len(group) // 2:]]
+            halves += [group[len(group) // 2:], group[:len(group) // 2]]
     if not kept:
         return [(plain, False)]
     pieces = re.split("([%s])" % re.escape("".join(kept)), text)
