@@ -96,7 +96,7 @@ class Input(unittest.TestCase):
             (pathlib.Path(folder) / "generation_config.json").write_text('{"repetition_penalty": 1e30}')
             done = run("generate", folder, "x")
             self.assertEqual(done.returncode, 1)
-            self.assertRegex(done.stderr, "generation_config.json.*repetition_penalty")
+            self.assertRegex(done.stderr, "(?s)generation_config.json.*repetition_penalty")
             self.assertNotIn("--help", done.stderr)
 
     def test_prompts(self):
