@@ -60,5 +60,5 @@ set(FL_BUILD_FLAGS
 if(FL_SANITIZE)
   string(APPEND FL_BUILD_FLAGS " -fsanitize=${FL_SANITIZE}")
 endif()
-string(APPEND FL_BUILD_FLAGS "; kernels ${FL_KERNEL_FLAGS} for ${FL_ISAS}")
-string(REPLACE ";" " " FL_BUILD_FLAGS "${FL_BUILD_FLAGS}")
+string(APPEND FL_BUILD_FLAGS ", kernels ${FL_KERNEL_FLAGS} for ${FL_ISAS}")
+string(REPLACE ";" " " FL_BUILD_FLAGS "${FL_BUILD_FLAGS}")  # lists

@@ -206,8 +206,9 @@ Command add_forward(CLI::App& parent) {
          "mixed_attn, mixed_mlp. A list without a default kind adds to the default ones")
       ->delimiter(',')
       ->check(CLI::IsMember(kinds));
-  app->add_option("--force", flags->force,
-                  "Take these choices from IN instead of computing them: experts, topk")
+  app->add_option(
+         "--force", flags->force,
+         "Take these choices from the prompts' file (NAME.experts.N, NAME.topk.N) instead of computing them")
       ->delimiter(',')
       ->check(CLI::IsMember({"experts", "topk"}));
   return {app, [flags] {

@@ -32,9 +32,9 @@ int answer_rows(JsonlReader& reader, bool at_once, const AnswerRow& answer) {
     if (!more) return input_failure(more.error());
     if (!*more) break;
     JsonRow answered = {{"id", nullptr}};
-    const auto result = answer_of(line, reader.place(), answer, answered["id"]);
+    auto result = answer_of(line, reader.place(), answer, answered["id"]);
     if (result) {
-      answered.update(*result);
+      for (auto& [key, value] : result->items()) answered[key] = std::move(value);
     } else {
       answered["error"] = result.error().message;
       ++failures;

@@ -3,12 +3,15 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
+#include "base/json_limits.h"
 #include "base/jsonl.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "python/chat_format.h"
+#include "python/models_folder.h"
 
 namespace firstlight {
 namespace {
@@ -22,7 +25,21 @@ struct Flags {
   bool segments = false;
 };
 
+/// Chat formats are the files of models/chat.
+Status check_format(const std::string& name) {
+  std::set<std::string> known;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(models_folder() / "chat", ignored)) {
+    if (file.path().extension() == ".py") known.insert(file.path().stem());
+  }
+  if (known.contains(name)) return {};
+  std::string list;
+  for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
+  return Error{"there is no chat format " + quote_text(name) + "; there are: " + list};
+}
+
 Result<ChatFormat> open_format(const Flags& flags) {
+  if (!flags.format.empty()) FL_TRY(check_format(flags.format));
   if (flags.source.empty()) return ChatFormat::named(flags.format);
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(flags.source, ignored);

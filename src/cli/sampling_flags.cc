@@ -66,7 +66,9 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   add("--seed", flags.seed, "N", "Makes the answer repeatable")->check(whole_number());
 
   const char* const ends = "End of an answer";
-  app.add_option("--max-tokens", flags.max_tokens, "At most N tokens (default: until the context is full)")
+  app.add_option("--max-tokens", flags.max_tokens,
+                 "At most N tokens (default: max_new_tokens of generation_config.json, else until the "
+                 "context is full)")
       ->type_name("N")
       ->check(count())
       ->group(ends);

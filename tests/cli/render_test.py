@@ -103,6 +103,7 @@ class Render(unittest.TestCase):
             (["/nonexistent.jinja", "--jsonl", "-"], "^error: /nonexistent.jinja"),
             ([self.folder, "--jsonl", "-"], "no chat template"),
             ([DATA / "vllm-chatml.jinja", "--jsonl", "/nonexistent"], "^error: /nonexistent"),
+            (["--encoder", "nope", "--jsonl", "-"], "no chat format \"nope\"; there are: deepseek_v32, kimi_k25, kimi_k3"),
         ]:
             done = run("render", *arguments)
             self.assertEqual(done.returncode, 1, done)
