@@ -34,8 +34,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(config.error().message.find('\n') == std::string::npos, "one line");
     return 0;
   }
-  for (const auto& token : config->added) {
-    check(token.id >= 0 && !token.content.empty() && token.content.size() <= 1024, "within the limits");
+  if (config->added) {
+    for (const auto& token : *config->added) {
+      check(token.id >= 0 && !token.content.empty() && token.content.size() <= 1024, "within the limits");
+    }
   }
   const auto loaded = firstlight::make_tiktoken({model(), "tiktoken.model"}, {text, "tokenizer_config.json"});
   if (!loaded) return 0;

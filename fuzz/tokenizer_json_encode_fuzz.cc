@@ -35,7 +35,7 @@ std::unique_ptr<Tokenizer> make(const std::string& parts, const std::string& mod
   for (const auto& [id, content, more] :
        {std::array<std::string, 3>{"300", "<s>", R"(false, "rstrip": false, "special": true)"},
         std::array<std::string, 3>{"301", "<s>a", R"(false, "rstrip": true, "special": true)"},
-        std::array<std::string, 3>{"302", "é", R"(true, "rstrip": false, "special": false)"}}) {
+        std::array<std::string, 3>{"302", "né", R"(true, "rstrip": false, "special": false)"}}) {
     added += (added.empty() ? "" : ", ") + (R"({"id": )" + id + R"(, "content": ")" + content + "\"") +
              std::string(flags) + more + "}";
   }
