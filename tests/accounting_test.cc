@@ -284,7 +284,6 @@ TEST_P(Accounting, EveryConfigKeyIsReadOrKnown) {
 TEST_P(Accounting, ConfigValuesOfTheWrongKindAreNamed) {
   link_weights();
   const Json original = config();
-  Json walk = original;
   Json::json_pointer text;
   if (original.contains("text_config")) text /= "text_config";
   for (const char* key :
