@@ -73,6 +73,10 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
   if (!sorted) problems += sorted.error().message;
   if (listing.has_index) problems += disagreements(checkpoint, index, opened);
   if (!problems.empty()) return Error{folder + ": the checkpoint is incomplete or inconsistent:" + problems};
+  for (const std::string& name : listing.others) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    checkpoint.notices_.push_back(quote_text(name) + " is not part of the checkpoint and is not read");
+  }
   return checkpoint;
 }
 

@@ -38,6 +38,10 @@ class Checkpoint {
   [[nodiscard]] std::span<const MappedFile> files() const { return files_; }
   [[nodiscard]] std::int64_t total_bytes() const { return total_bytes_; }
 
+  /// Safetensors files of the folder that are not part of the checkpoint (copies in other layouts, adapters),
+  /// if any: one sentence each.
+  [[nodiscard]] const std::vector<std::string>& notices() const { return notices_; }
+
   /// These bytes of a tensor will not be read again soon: their pages may leave this process. They come back
   /// from the file when they are touched.
   void release(std::span<const std::uint8_t> bytes) const;
@@ -52,6 +56,7 @@ class Checkpoint {
   std::vector<MappedFile> files_;
   std::vector<Entry> entries_;
   std::int64_t total_bytes_ = 0;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace firstlight

@@ -33,6 +33,9 @@ TEST(Checkpoint, SingleFile) {
   folder.write("pytorch_model.bin", "not looked at");
   const auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  EXPECT_EQ(
+      checkpoint->notices(),
+      std::vector<std::string>{"\"adapter.safetensors\" is not part of the checkpoint and is not read"});
   EXPECT_EQ(checkpoint->total_bytes(), 2);
   ASSERT_EQ(checkpoint->entries().size(), 2U);
   EXPECT_EQ(checkpoint->entries()[0].name, "a");
@@ -56,6 +59,7 @@ TEST(Checkpoint, ShardsWithAnIndex) {
   EXPECT_EQ(checkpoint->entries().size(), 3U);
   EXPECT_EQ(checkpoint->file_of(checkpoint->entries()[1]), "other.safetensors");
   EXPECT_EQ(checkpoint->files().size(), 2U);
+  EXPECT_TRUE(checkpoint->notices().empty());
 }
 
 TEST(Checkpoint, IndexAndShardsMustAgreeAndAllIsListed) {

@@ -101,7 +101,6 @@ Result<FolderListing> list_checkpoint_folder(const std::string& folder) {
     return Error{folder + ": is not a folder; give the folder of the checkpoint"};
 
   FolderListing listing;
-  std::vector<std::string> others;  // safetensors files of other names
   std::vector<std::string> foreign;
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
@@ -111,7 +110,7 @@ Result<FolderListing> list_checkpoint_folder(const std::string& folder) {
     } else if (name == kSingleName || shard_number(name)) {
       listing.shards.push_back(std::move(name));
     } else if (name.ends_with(".safetensors")) {
-      others.push_back(std::move(name));
+      listing.others.push_back(std::move(name));
     } else if (std::any_of(kForeignEndings.begin(), kForeignEndings.end(),
                            [&](std::string_view ending) { return name.ends_with(ending); })) {
       foreign.push_back(std::move(name));
@@ -119,14 +118,14 @@ Result<FolderListing> list_checkpoint_folder(const std::string& folder) {
   }
   if (error) return Error{folder + ": cannot be listed: " + error.message()};
   std::sort(listing.shards.begin(), listing.shards.end());
+  std::sort(listing.others.begin(), listing.others.end());
   if (listing.has_index) return listing;
 
   if (listing.shards.empty()) {
-    std::sort(others.begin(), others.end());
     std::sort(foreign.begin(), foreign.end());
     std::string found = " and no other weights either";
-    if (!others.empty()) found = ", only " + quote_text(others.front());
-    if (others.empty() && !foreign.empty()) {
+    if (!listing.others.empty()) found = ", only " + quote_text(listing.others.front());
+    if (listing.others.empty() && !foreign.empty()) {
       found = ", only " + quote_text(foreign.front()) +
               "; this format is not read, convert the weights to safetensors";
     }

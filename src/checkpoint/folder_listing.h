@@ -11,6 +11,7 @@ namespace firstlight {
 struct FolderListing {
   bool has_index = false;
   std::vector<std::string> shards;  // sorted; those named like weights, whether the index lists them or not
+  std::vector<std::string> others;  // sorted; safetensors files of other names
 };
 
 inline constexpr char kIndexName[] = "model.safetensors.index.json";

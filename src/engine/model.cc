@@ -122,6 +122,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason, n.copy_of});
   FL_ASSIGN(BoundWeights bound, bind_weights(checkpoint, requests, ignored, g.quantization()));
   model->notices_ = std::move(bound.notices);
+  model->notices_.insert(model->notices_.end(), checkpoint.notices().begin(), checkpoint.notices().end());
 
   const auto progress = std::make_shared<LoadProgress>(std::exchange(model->options_.progress, {}));
   std::int64_t resident = 0;
