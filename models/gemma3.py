@@ -5,13 +5,11 @@
     logits = embed (norm(h))                    every norm multiplies with 1 + w
 """
 import firstlight as fl
-from layers.attention import attention, read_heads, swiglu
+from layers.attention import KINDS, attention, check_layer_types, read_heads, swiglu
 from layers.decoder import finish, read_decoder
 from layers.quantization import read_quantization
 from layers.rope import Rope, read_rope, read_scaling
 from layers.weights import Weights
-
-KINDS = ("sliding_attention", "full_attention")
 
 
 def serves(config):
@@ -48,8 +46,7 @@ def read(c):
             stated = [KINDS[(i + 1) % getattr(c, name) == 0] for i in range(c.num_hidden_layers)]
             c.require(not c.has("layer_types") or c.layer_types == stated, f"`layer_types` contradicts `{name}`")
             c.layer_types = stated
-        c.require(len(c.layer_types) == c.num_hidden_layers and set(c.layer_types) <= set(KINDS),
-                  f"`layer_types` must name one of {KINDS} for each of the {c.num_hidden_layers} layers")
+        check_layer_types(c)
     return c
 
 
@@ -62,8 +59,7 @@ def build(g, c):
         return fl.rms_norm(x, w(f"{name}.weight", width), eps=c.rms_norm_eps, heads=heads, weight_offset=1.0)
 
     g.scope("embedding")
-    angles = {kind: fl.rope_angles(g.tokens(), frequencies=rope.frequencies(c.head_dim), scale=rope.angle_scale)
-              for kind, rope in zip(KINDS, (c.local_rope, c.rope))}
+    angles = {kind: rope.angles(g, c.head_dim) for kind, rope in zip(KINDS, (c.local_rope, c.rope))}
     h = fl.embedding(g.tokens(), w("embed_tokens.weight", c.vocab_size, c.hidden_size))
     h = fl.scale(h, factor=c.hidden_size**0.5)
     g.name(h, "hidden.0")

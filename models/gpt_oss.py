@@ -5,13 +5,12 @@ The experts of a layer are stored stacked: gate_up_proj [E, 2 I, H] with gate an
 checkpoints store each matrix transposed.
 """
 import firstlight as fl
-from layers.attention import attention, linear, read_heads
+from layers.attention import KINDS, attention, check_layer_types, linear, read_heads
 from layers.decoder import decoder, read_decoder
 from layers.experts import check_experts
 from layers.quantization import read_quantization
 from layers.rope import read_rope
 
-KINDS = ("sliding_attention", "full_attention")
 # Factor inside the sigmoid of the experts' activation; the published configs do not carry it.
 SWIGLU_ALPHA = 1.702
 
@@ -37,15 +36,14 @@ def read(c):
         original = getattr(c.rope.scaling, "original_max_position_embeddings", c.initial_context_length)
         c.require(c.initial_context_length == original,
                   "`initial_context_length` must equal `rope_scaling.original_max_position_embeddings`")
-        c.require(len(c.layer_types) == c.num_hidden_layers and set(c.layer_types) <= set(KINDS),
-                  f"`layer_types` must name one of {KINDS} for each of the {c.num_hidden_layers} layers")
+        check_layer_types(c)
     return c
 
 
 def build(g, c):
     g.quantization(**c.quantization)
     count, width, hidden = c.num_local_experts, c.intermediate_size, c.hidden_size
-    angles = fl.rope_angles(g.tokens(), frequencies=c.rope.frequencies(c.head_dim), scale=c.rope.angle_scale)
+    angles = c.rope.angles(g, c.head_dim)
 
     def attend(x, w, i):
         return attention(x, w.at("self_attn"), c, angles, bias=True, out_bias=True, sinks=True,

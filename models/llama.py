@@ -1,5 +1,4 @@
 """Llama 2 and 3: grouped-query attention, half-split rotation, SwiGLU (arXiv 2307.09288, 2407.21783)."""
-import firstlight as fl
 from layers.attention import attention, read_heads, swiglu
 from layers.decoder import decoder, read_decoder
 from layers.quantization import read_quantization
@@ -24,7 +23,7 @@ def read(c):
 
 def build(g, c):
     g.quantization(**c.quantization)
-    angles = fl.rope_angles(g.tokens(), frequencies=c.rope.frequencies(c.head_dim), scale=c.rope.angle_scale)
+    angles = c.rope.angles(g, c.head_dim)
 
     def attend(x, w, i):
         return attention(x, w.at("self_attn"), c, angles, bias=c.attention_bias, out_bias=c.attention_bias)

@@ -30,7 +30,7 @@ def read(c):
 
 def build(g, c):
     g.quantization(**c.quantization)
-    angles = fl.rope_angles(g.tokens(), frequencies=c.rope.frequencies(c.rotary_dim), scale=c.rope.angle_scale)
+    angles = c.rope.angles(g, c.rotary_dim)
 
     def row_norm(y, w, name, heads):
         return fl.rms_norm(y, w(f"{name}.weight", heads * c.head_dim), eps=c.rms_norm_eps)

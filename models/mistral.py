@@ -1,5 +1,4 @@
 """Mistral 7B: Llama with a sliding window (arXiv 2310.06825)."""
-import firstlight as fl
 from layers.attention import attention, read_heads, swiglu
 from layers.decoder import decoder, read_decoder
 from layers.quantization import read_quantization
@@ -23,7 +22,7 @@ def read(c):
 
 def build(g, c):
     g.quantization(**c.quantization)
-    angles = fl.rope_angles(g.tokens(), frequencies=c.rope.frequencies(c.head_dim), scale=c.rope.angle_scale)
+    angles = c.rope.angles(g, c.head_dim)
 
     def attend(x, w, i):
         return attention(x, w.at("self_attn"), c, angles, window=c.sliding_window or 0)

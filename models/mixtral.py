@@ -1,5 +1,4 @@
 """Mixtral: Mistral's attention, experts chosen by a softmax router (arXiv 2401.04088)."""
-import firstlight as fl
 from layers.attention import attention, read_heads
 from layers.decoder import decoder, read_decoder
 from layers.experts import check_experts, experts, route
@@ -28,7 +27,7 @@ def read(c):
 
 def build(g, c):
     g.quantization(**c.quantization)
-    angles = fl.rope_angles(g.tokens(), frequencies=c.rope.frequencies(c.head_dim), scale=c.rope.angle_scale)
+    angles = c.rope.angles(g, c.head_dim)
 
     def attend(x, w, i):
         return attention(x, w.at("self_attn"), c, angles, window=c.sliding_window or 0)

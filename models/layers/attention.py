@@ -1,6 +1,9 @@
 """Grouped-query attention and its variants, and the SwiGLU layer (GQA, arXiv 2305.13245; Llama 2, 2307.09288)."""
 import firstlight as fl
 
+# What `layer_types` says of a layer, where some have a window.
+KINDS = ("sliding_attention", "full_attention")
+
 
 def linear(x, w, name, rows, columns, bias=False, **how):
     """W x, or W x + b."""
@@ -48,3 +51,8 @@ def read_heads(c, why_head_dim=None):
         c.require(c.num_attention_heads % c.num_key_value_heads == 0,
                   "`num_key_value_heads` must divide `num_attention_heads`")
         c.require(c.head_dim % 2 == 0, "`head_dim` must be even: its channels are rotated in pairs")
+
+
+def check_layer_types(c):
+    c.require(len(c.layer_types) == c.num_hidden_layers and set(c.layer_types) <= set(KINDS),
+              f"`layer_types` must name one of {KINDS} for each of the {c.num_hidden_layers} layers")

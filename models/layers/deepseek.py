@@ -63,7 +63,7 @@ def build_deepseek(g, c, choose=None, layout="interleaved", prefix="model.", hea
     g.quantization(**c.quantization)
     for k in range(c.num_nextn_predict_layers):
         g.not_computed(f"{prefix}layers.{c.num_hidden_layers + k}.", "draft layers (multi-token prediction) are not used")
-    angles = fl.rope_angles(g.tokens(), frequencies=c.rope.frequencies(c.qk_rope_head_dim), scale=c.rope.angle_scale)
+    angles = c.rope.angles(g, c.qk_rope_head_dim)
 
     def rotate(y, heads, offset):
         return fl.rope(y, angles, heads=heads, layout=layout, offset=offset)

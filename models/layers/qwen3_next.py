@@ -51,7 +51,7 @@ def backbone(g, c, projections, prefix):
     """The whole model; `projections(w, c)` are the matrices of a delta rule as the family stores them."""
     g.quantization(**c.quantization)
     g.not_computed("mtp.", DRAFTS)
-    angles = fl.rope_angles(g.tokens(), frequencies=c.rope.frequencies(c.rotary_dim), scale=c.rope.angle_scale)
+    angles = c.rope.angles(g, c.rotary_dim)
 
     def attend(x, w, i):
         if c.layer_types[i] == KINDS[0]:

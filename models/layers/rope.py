@@ -5,6 +5,8 @@ introduced them (position interpolation, arXiv 2306.15595; Llama 3.1).
 """
 import math
 
+import firstlight as fl
+
 LARGEST_CONTEXT = 1 << 32
 KINDS = "default linear llama3 yarn"
 
@@ -25,6 +27,10 @@ class Rope:
         if self.kind == "yarn":
             return yarn(plain, self.base, s)
         return plain
+
+    def angles(self, g, dim):
+        """Cosine and sine for `dim` rotated channels at the step's positions; all layers share them."""
+        return fl.rope_angles(g.tokens(), frequencies=self.frequencies(dim), scale=self.angle_scale)
 
     @property
     def angle_scale(self):
