@@ -38,6 +38,7 @@ Status load_weights(LoadedModel& loaded) {
   options.threads = loaded.flags.threads;
   options.context = loaded.flags.context;
   options.max_context = loaded.traced.max_context;
+  options.settings = loaded.flags.settings;
   options.image_token_id = loaded.traced.image_token_id;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   FL_ASSIGN(loaded.model, Model::load(std::move(loaded.traced.graph), loaded.checkpoint, std::move(options)));

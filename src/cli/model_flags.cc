@@ -6,6 +6,54 @@
 #include "cli/validators.h"
 
 namespace firstlight {
+namespace {
+
+HeldAs held_as(const std::string& name) {
+  return name == "int8" ? HeldAs::kInt8 : name == "int4" ? HeldAs::kInt4 : HeldAs::kMxfp4;
+}
+
+void add_settings_flags(CLI::App& app, RunSettings& settings) {
+  app.add_option_function<std::string>(
+         "--quantize",
+         [&settings](const std::string& name) { settings.weights = settings.experts = held_as(name); },
+         "Hold weights in 8 or 4 bits and multiply 8-bit activations (default: as the checkpoint has them)")
+      ->check(one_of({"int8", "int4", "mxfp4"}))
+      ->type_name("int8|int4|mxfp4")
+      ->trigger_on_parse();
+  app.add_option_function<std::string>(
+         "--quantize-experts", [&settings](const std::string& name) { settings.experts = held_as(name); },
+         "The same for routed experts alone; after --quantize")
+      ->check(one_of({"int8", "int4", "mxfp4"}))
+      ->type_name("int8|int4|mxfp4")
+      ->trigger_on_parse();
+  app.add_option_function<std::string>(
+         "--mla-prefill",
+         [&settings](const std::string& name) { settings.expanded_prefill = name == "expanded"; },
+         "Latent attention of prompts: absorbed (default), or expanded, faster in long contexts, with other "
+         "roundings than generated tokens get")
+      ->check(one_of({"absorbed", "expanded"}))
+      ->type_name("absorbed|expanded");
+  app.add_option_function<std::string>(
+         "--key-search",
+         [&settings](const std::string& name) {
+           settings.key_search = name == "full"        ? KeySearch::kFull
+                                 : name == "two-stage" ? KeySearch::kTwoStage
+                                                       : KeySearch::kCertified;
+         },
+         "Sparse attention finds its keys by 8-bit scores with error bounds (certified, default), by scoring "
+         "all (full; the same choice), or in the pages whose mean scores best (two-stage; not the same)")
+      ->check(one_of({"certified", "full", "two-stage"}))
+      ->type_name("certified|full|two-stage");
+  app.add_option("--candidates", settings.candidates, "Keys that two-stage scores exactly (default: 16384)")
+      ->check(count(1 << 30))
+      ->type_name("N");
+  app.add_option("--min-context", settings.min_context,
+                 "Tokens up to which two-stage searches as certified does (default: 65536)")
+      ->check(count())
+      ->type_name("N");
+}
+
+}  // namespace
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("DIR", flags.folder, "Checkpoint folder (config.json, *.safetensors, tokenizer files)")
@@ -24,6 +72,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
          "into memory)")
       ->check(count())
       ->type_name("N");
+  add_settings_flags(app, flags.settings);
 }
 
 }  // namespace firstlight

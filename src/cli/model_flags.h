@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "ops/settings.h"
+
 namespace CLI {
 class App;
 }
@@ -15,6 +17,7 @@ struct ModelFlags {
   bool f32 = false;
   int threads = 0;           // 0: one a core
   std::int64_t context = 0;  // 0: the model's maximum, or what fits into memory
+  RunSettings settings = {};
 };
 
 void add_model_flags(CLI::App& app, ModelFlags& flags);

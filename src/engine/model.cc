@@ -148,6 +148,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
                          .isa = model->isa_,
                          .f32 = o.f32,
                          .threads = o.threads,
+                         .settings = o.settings,
                          .keep = {},
                          .pool = model->pool_.get()};
   for (const std::string& name : o.keep) {

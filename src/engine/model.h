@@ -28,6 +28,7 @@ struct LoadOptions {
   std::int64_t sampled_rows = 0;   // most rows with logits a step; 0: one a sequence
   std::int64_t sequences = 1;      // most sequences at once
   bool fuse = true;
+  RunSettings settings = {};
   std::int32_t image_token_id = -1;  // refused in prompts: its rows would come from a vision tower
   std::vector<std::string> keep;     // named values that must be readable after a step
   /// Bytes of weights read so far and in all; called a few times a second during load.

@@ -83,6 +83,7 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, const Prog
                           .isa = options.isa,
                           .f32 = options.f32,
                           .threads = options.threads,
+                          .settings = options.settings,
                           .pool = options.pool};
     for (std::size_t s = 0; s < node.inputs.size(); ++s) {
       for (const ValueId v : node.inputs[s]) {

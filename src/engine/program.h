@@ -22,6 +22,7 @@ struct ProgramOptions {
   Isa isa = Isa::kGeneric;
   bool f32 = true;
   int threads = 1;
+  RunSettings settings = {};
   std::vector<ValueId> keep;   // values that stay readable until the next step
   ThreadPool* pool = nullptr;  // packs the weights; null: the calling thread does
 };

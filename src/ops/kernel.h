@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "device/cpu/isa.h"
 #include "ops/contract.h"
+#include "ops/settings.h"
 
 namespace firstlight {
 
@@ -96,6 +97,7 @@ struct KernelContext {
   Isa isa = Isa::kGeneric;
   bool f32 = true;  // f32 mode: f32 arithmetic and caches; else bf16 products, f32 sums
   int threads = 1;
+  RunSettings settings = {};
   ThreadPool* pool = nullptr;  // for packing; null: the calling thread does it all
 
   /// Weights of a slot by name; empty when not given.

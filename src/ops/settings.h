@@ -1,0 +1,35 @@
+// How a model is run, where there is a choice that is not the model's: which formats weights are held in,
+// which form an operator computes in. Chosen by the user when a model is loaded; the same for all of its
+// nodes.
+#pragma once
+
+#include <cstdint>
+
+namespace firstlight {
+
+/// How weights of matrix products lie in memory.
+enum class HeldAs : std::uint8_t {
+  kStored,  // as the checkpoint has them: bf16, or its 4 bits
+  kInt8,    // 8 bits, a scale an output; activations in 8 bits, a scale a row and group of 128
+  kInt4,    // 4-bit integers, a scale an output and 32 inputs; activations as with kInt8
+  kMxfp4,   // 4-bit floats with a power of two for 32 inputs; activations as with kInt8
+};
+
+/// How dsa_index finds the best keys of a long context (spec dsa 4.4, 4.5).
+enum class KeySearch : std::uint8_t {
+  kFull,       // scores all keys
+  kCertified,  // 8-bit scores with error bounds, exact scores for what may be chosen: the choice of kFull
+  kTwoStage,   // exact scores of the keys in the pages whose mean key scores best: not the choice of kFull
+};
+
+struct RunSettings {
+  HeldAs weights = HeldAs::kStored;
+  HeldAs experts = HeldAs::kStored;  // of moe_experts
+  /// mla: rows of prompts are computed from expanded keys and values, rows that were generated from latents.
+  bool expanded_prefill = false;
+  KeySearch key_search = KeySearch::kCertified;
+  std::int64_t candidates = 16384;   // of kTwoStage: keys that are scored exactly
+  std::int64_t min_context = 65536;  // of kTwoStage: shorter contexts are searched as with kCertified
+};
+
+}  // namespace firstlight
