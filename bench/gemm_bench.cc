@@ -33,7 +33,7 @@ struct Options {
 struct Weights {
   const char* name;  // as printed
   Arithmetic arithmetic;
-  DType dtype;
+  Packing packing;
   std::int64_t n, k;
   std::vector<PackedMatrix> copies;
   std::size_t next = 0;
@@ -42,14 +42,15 @@ struct Weights {
   [[nodiscard]] std::int64_t bytes() const { return copies[0].bytes(); }
 };
 
-Weights make_weights(const char* name, Arithmetic arithmetic, DType dtype, std::int64_t n, std::int64_t k) {
-  Weights w{name, arithmetic, dtype, n, k, {}, 0};
+Weights make_weights(const char* name, Arithmetic arithmetic, Packing packing, std::int64_t n,
+                     std::int64_t k) {
+  Weights w{name, arithmetic, packing, n, k, {}, 0};
   std::mt19937 random(1);
   std::vector<float> row(static_cast<std::size_t>(k));
   for (float& v : row) v = static_cast<float>(random() % 255) / 128.0F - 1.0F;
   const RowSource source{n, [&](std::int64_t, float* out) { std::memcpy(out, row.data(), row.size() * 4); }};
   do {
-    w.copies.push_back(std::move(*pack(std::span(&source, 1), k, dtype)));
+    w.copies.push_back(std::move(*pack(std::span(&source, 1), k, packing)));
   } while (static_cast<std::int64_t>(w.copies.size()) * w.bytes() < kRotated);
   return w;
 }
@@ -79,8 +80,8 @@ class Bench {
   Bench(const Options& options, Isa isa)
       : options_(options), isa_(isa), pool_(options.threads), read_(static_cast<std::size_t>(kReadBytes)) {
     for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{2048, 2048}, {4096, 1024}}) {
-      weights_.push_back(make_weights("bf16", Arithmetic::kBF16, DType::kBF16, n, k));
-      weights_.push_back(make_weights("f32", Arithmetic::kF32, DType::kF32, n, k));
+      weights_.push_back(make_weights("bf16", Arithmetic::kBF16, Packing::kBF16, n, k));
+      weights_.push_back(make_weights("f32", Arithmetic::kF32, Packing::kF32, n, k));
     }
     std::size_t scratch = 0;
     for (Weights& w : weights_) {

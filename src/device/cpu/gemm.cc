@@ -1,5 +1,7 @@
 #include "device/cpu/gemm.h"
 
+#include <algorithm>
+
 #include "base/result.h"
 
 namespace firstlight {
@@ -7,7 +9,18 @@ namespace firstlight {
 namespace {
 
 GemmKind kind_of(const GemmArgs& args) {
-  if (args.w->dtype() == DType::kF32) return GemmKind::kF32F32;
+  switch (args.w->packing()) {
+    case Packing::kF32:
+      return GemmKind::kF32F32;
+    case Packing::kInt8:
+      return GemmKind::kInt8;
+    case Packing::kInt4:
+      return GemmKind::kInt4;
+    case Packing::kMxfp4:
+      return GemmKind::kMxfp4;
+    case Packing::kBF16:
+      break;
+  }
   return args.arithmetic == Arithmetic::kF32 ? GemmKind::kF32Bf16 : GemmKind::kBf16;
 }
 
@@ -33,7 +46,9 @@ GemmCall call_of(const GemmArgs& a) {
 std::size_t gemm_scratch_bytes(std::int64_t m, std::int64_t k) {
   // Every form of X pads k to whole blocks of 64 bytes: 16 floats, or 32 halves which need less.
   constexpr std::int64_t kBlock = 16;
-  return static_cast<std::size_t>(m * ((k + kBlock - 1) / kBlock * kBlock)) * sizeof(float);
+  const std::int64_t floats = (k + kBlock - 1) / kBlock * kBlock * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t codes = (k + kActivationGroup - 1) / kActivationGroup * kQuantisedGroupBytes;
+  return static_cast<std::size_t>(m * std::max(floats, codes));
 }
 
 void prepare_x(const CpuKernels& kernels, const GemmArgs& args, std::int64_t tile_begin,

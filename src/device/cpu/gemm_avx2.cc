@@ -13,6 +13,22 @@ constexpr int kMaxRows = 6;
 /// accumulators would leave no room for the weights.
 constexpr int vecs_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 
+// 4 x 16 columns are 8 accumulators; two weights, their sizes, x and three temporaries fill the rest.
+constexpr int kMaxQuantisedRows = 4;
+
+/// vpmaddubsw saturates at 16 bits: the size of one side times the other with its sign, both within 127, does
+/// not. That takes the bias out as well.
+struct BiasedBytes {
+  static constexpr int kBias = 0;
+  FL_INLINE __m256i dot_8(__m256i acc, __m256i w, __m256i x) {
+    const __m256i codes = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+    return dot_bytes_8(acc, _mm256_abs_epi8(x), _mm256_sign_epi8(codes, x));
+  }
+  FL_INLINE IVec dot(IVec acc, IVec w, IVec x) {
+    return {dot_8(acc.lo, w.lo, x.lo), dot_8(acc.hi, w.hi, x.hi)};
+  }
+};
+
 /// bf16 pairs widened: the same chain as vdpbf16ps, odd element first. enter_bf16_mode makes the FMA flush
 /// as that instruction does, so even the bits of extreme values are the same.
 struct Bf16 {

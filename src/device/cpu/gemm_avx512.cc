@@ -11,6 +11,12 @@ namespace {
 constexpr int kMaxRows = 12;
 /// A multiply-add is issued every cycle and takes 4 to 6: at least 8 independent chains.
 constexpr int vecs_for(int rows) { return rows == 1 ? 8 : rows <= 3 ? 4 : 2; }
+constexpr int kMaxQuantisedRows = 12;
+
+struct BiasedBytes {
+  static constexpr int kBias = 128;
+  FL_INLINE IVec dot(IVec acc, IVec w, IVec x) { return dot_bytes(acc, w, x); }
+};
 
 }  // namespace
 }  // namespace firstlight::avx512

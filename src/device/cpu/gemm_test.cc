@@ -65,14 +65,14 @@ struct Problem {
   }
   [[nodiscard]] std::size_t size(std::int64_t rows) const { return static_cast<std::size_t>(rows * k); }
 
-  [[nodiscard]] float expected(Arithmetic arithmetic, DType weights, std::int64_t row,
+  [[nodiscard]] float expected(Arithmetic arithmetic, Packing weights, std::int64_t row,
                                std::int64_t out) const {
     const float* a = &x[static_cast<std::size_t>(row * k)];
     const float* b = &w[static_cast<std::size_t>(out * k)];
     float y = 0;
-    if (weights == DType::kF32 || arithmetic == Arithmetic::kF32) {
+    if (weights == Packing::kF32 || arithmetic == Arithmetic::kF32) {
       for (std::int64_t i = 0; i < k; ++i)
-        y = std::fmaf(a[i], weights == DType::kF32 ? b[i] : as_bf16(b[i]), y);
+        y = std::fmaf(a[i], weights == Packing::kF32 ? b[i] : as_bf16(b[i]), y);
       return y;
     }
     for (std::int64_t i = 0; i < k; i += 2) {
@@ -92,7 +92,7 @@ TensorView view(const std::vector<float>& values, std::int64_t rows) {
           reinterpret_cast<const std::uint8_t*>(values.data())};
 }
 
-PackedMatrix packed(const Problem& p, DType target) { return std::move(*pack(view(p.w, p.n), target)); }
+PackedMatrix packed(const Problem& p, Packing target) { return std::move(*pack(view(p.w, p.n), target)); }
 
 std::unique_ptr<void, void (*)(void*)> aligned_scratch(std::int64_t m, std::int64_t k) {
   const std::size_t bytes = (gemm_scratch_bytes(m, k) + 63) / 64 * 64;
@@ -128,10 +128,11 @@ std::vector<float> product(Isa isa, const Problem& p, const PackedMatrix& w, Ari
 
 struct Mode {
   Arithmetic arithmetic;
-  DType weights;
+  Packing weights;
 };
-constexpr std::array kModes = {Mode{Arithmetic::kF32, DType::kF32}, Mode{Arithmetic::kF32, DType::kBF16},
-                               Mode{Arithmetic::kBF16, DType::kBF16}, Mode{Arithmetic::kBF16, DType::kF32}};
+constexpr std::array kModes = {Mode{Arithmetic::kF32, Packing::kF32}, Mode{Arithmetic::kF32, Packing::kBF16},
+                               Mode{Arithmetic::kBF16, Packing::kBF16},
+                               Mode{Arithmetic::kBF16, Packing::kF32}};
 
 void expect_chains(const Problem& p, Values kind) {
   for (const Mode mode : kModes) {
@@ -146,7 +147,7 @@ void expect_chains(const Problem& p, Values kind) {
           ASSERT_TRUE(same(got, want) || (got == 0 && want == 0))
               << isa_name(isa) << " M " << p.m << " N " << p.n << " K " << p.k << " values "
               << static_cast<int>(kind) << " mode " << static_cast<int>(mode.arithmetic) << " weights "
-              << dtype_name(mode.weights) << " at " << r << ", " << n << ": " << got << " not " << want;
+              << packing_name(mode.weights) << " at " << r << ", " << n << ": " << got << " not " << want;
         }
       }
     }
@@ -232,7 +233,7 @@ TEST(Gemm, ThreadsChangeNothing) {
 TEST(Gemm, RowsAreGatheredAndScattered) {
   std::mt19937 random(4);
   const Problem p(40, 50, 33, Values::kOrdinary, random);
-  const PackedMatrix w = packed(p, DType::kBF16);
+  const PackedMatrix w = packed(p, Packing::kBF16);
   for (const Isa isa : tested_isas()) {
     const std::vector<float> all = product(isa, p, w, Arithmetic::kBF16, 0, p.m);
     std::vector<std::int32_t> from(17);
@@ -275,13 +276,13 @@ TEST(Gemm, PartsPackedTogetherEqualPartsAlone) {
   Problem b(9, 5, k, Values::kOrdinary, random);
   b.x = a.x;
   const std::array views = {view(a.w, a.n), view(b.w, b.n)};
-  const PackedMatrix both = std::move(*pack(views, DType::kBF16));
+  const PackedMatrix both = std::move(*pack(views, Packing::kBF16));
   ASSERT_EQ(both.n(), 42);
   ASSERT_EQ(both.panels(), 3);
   for (const Isa isa : tested_isas()) {
     const std::vector<float> y = product(isa, a, both, Arithmetic::kBF16, 0, 9);
-    const std::vector<float> ya = product(isa, a, packed(a, DType::kBF16), Arithmetic::kBF16, 0, 9);
-    const std::vector<float> yb = product(isa, b, packed(b, DType::kBF16), Arithmetic::kBF16, 0, 9);
+    const std::vector<float> ya = product(isa, a, packed(a, Packing::kBF16), Arithmetic::kBF16, 0, 9);
+    const std::vector<float> yb = product(isa, b, packed(b, Packing::kBF16), Arithmetic::kBF16, 0, 9);
     for (std::size_t r = 0; r < 9; ++r) {
       EXPECT_EQ(std::memcmp(&y[r * 42], &ya[r * 37], 37 * sizeof(float)), 0);
       EXPECT_EQ(std::memcmp(&y[r * 42 + 37], &yb[r * 5], 5 * sizeof(float)), 0);
@@ -307,7 +308,7 @@ TEST(Gemm, PartsPackedTogetherEqualPartsAlone) {
 TEST(Gemm, ManyRowsCrossTheBlockOfTiles) {
   std::mt19937 random(6);
   const Problem p(800, 40, 6, Values::kOrdinary, random);
-  const PackedMatrix w = packed(p, DType::kBF16);
+  const PackedMatrix w = packed(p, Packing::kBF16);
   for (const Isa isa : tested_isas()) {
     const std::vector<float> y = product(isa, p, w, Arithmetic::kBF16, 0, p.m);
     for (std::int64_t r = 0; r < p.m; r += 7) {
@@ -321,7 +322,7 @@ TEST(Gemm, ManyRowsCrossTheBlockOfTiles) {
 TEST(Gemm, TheAskedIsaRan) {
   std::mt19937 random(7);
   const Problem p(1, 1, 1, Values::kOrdinary, random);
-  const PackedMatrix w = packed(p, DType::kF32);
+  const PackedMatrix w = packed(p, Packing::kF32);
   const Result<Isa> chosen = choose_isa();
   ASSERT_TRUE(chosen.ok()) << chosen.error().message;
   std::array<std::uint64_t, kAllIsas.size()> before{};
@@ -335,7 +336,7 @@ TEST(Gemm, TheAskedIsaRan) {
 TEST(Gemm, ZeroRowsDoNothing) {
   std::mt19937 random(8);
   const Problem p(1, 4, 4, Values::kOrdinary, random);
-  const PackedMatrix w = packed(p, DType::kF32);
+  const PackedMatrix w = packed(p, Packing::kF32);
   ThreadPool pool(2);
   for (const Isa isa : tested_isas()) gemm(pool, kernels(isa), {.m = 0, .w = &w});
   EXPECT_EQ(gemm_scratch_bytes(0, 100), 0U);

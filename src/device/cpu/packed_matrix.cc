@@ -9,6 +9,8 @@
 #include <limits>
 #include <string>
 
+#include "device/cpu/quantise.h"
+
 namespace firstlight {
 
 namespace {
@@ -19,9 +21,35 @@ constexpr std::int64_t kCacheLine = 64;
 
 std::int64_t panels_for(std::int64_t rows) { return (rows + kPanel - 1) / kPanel; }
 
-std::int64_t bytes_of_panel(std::int64_t k, DType target) {
-  const std::int64_t depth = target == DType::kBF16 ? (k + 1) / 2 * 2 : k;
-  return depth * kPanel * static_cast<std::int64_t>(dtype_size(target));
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+std::int64_t scale_bytes_of_panel(std::int64_t k, Packing target) {
+  const std::int64_t groups = (k + kWeightGroup - 1) / kWeightGroup;
+  switch (target) {
+    case Packing::kInt8:
+      return kPanel * 4;
+    case Packing::kInt4:
+      return groups * kPanel * 2;
+    case Packing::kMxfp4:
+      return round_up(groups * kPanel, kCacheLine);
+    default:
+      return 0;
+  }
+}
+
+std::int64_t bytes_of_panel(std::int64_t k, Packing target) {
+  switch (target) {
+    case Packing::kF32:
+      return k * kPanel * 4;
+    case Packing::kBF16:
+      return round_up(k, 2) * kPanel * 2;
+    case Packing::kInt8:
+      return scale_bytes_of_panel(k, target) + round_up(k, 4) * kPanel;
+    case Packing::kInt4:
+    case Packing::kMxfp4:
+      return scale_bytes_of_panel(k, target) + round_up(k, kWeightGroup) * kPanel / 2;
+  }
+  return 0;
 }
 
 /// Zeroed memory. Weights are megabytes read in order: huge pages save most of the TLB misses. Only whole
@@ -50,14 +78,15 @@ Words load_words(const std::byte* p, std::int64_t count) {
   return w;
 }
 
-/// Rows of `count` elements into [count][32]; rows[i] may be null, which stands for zeros.
-void interleave(const std::array<const std::byte*, kPanel>& rows, std::int64_t count, std::byte* panel) {
+/// Rows of `count` elements of 4 bytes into [count][rows]; a row may be null, which stands for zeros. `width`
+/// rows, a multiple of 4.
+void interleave(const std::byte* const* rows, std::int64_t width, std::int64_t count, std::byte* panel) {
   for (std::int64_t from = 0; from < count; from += 4) {
     const std::int64_t n = std::min<std::int64_t>(4, count - from);
-    for (std::int64_t r = 0; r < kPanel; r += 4) {  // 4 x 4 elements are transposed in registers
+    for (std::int64_t r = 0; r < width; r += 4) {  // 4 x 4 elements are transposed in registers
       Words in[4];
       for (std::int64_t i = 0; i < 4; ++i) {
-        const std::byte* row = rows[static_cast<std::size_t>(r + i)];
+        const std::byte* row = rows[r + i];
         in[i] = load_words(row == nullptr ? nullptr : row + from * 4, n);
       }
       const Words low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
@@ -68,7 +97,7 @@ void interleave(const std::array<const std::byte*, kPanel>& rows, std::int64_t c
                             __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
                             __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
                             __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
-      for (std::int64_t i = 0; i < n; ++i) std::memcpy(panel + ((from + i) * kPanel + r) * 4, &out[i], 16);
+      for (std::int64_t i = 0; i < n; ++i) std::memcpy(panel + ((from + i) * width + r) * 4, &out[i], 16);
     }
   }
 }
@@ -76,15 +105,15 @@ void interleave(const std::array<const std::byte*, kPanel>& rows, std::int64_t c
 /// Where the rows of one part come from: in place when they already have the packed type, else converted.
 class Rows {
  public:
-  Rows(const TensorView& w, DType target) : view_(&w), target_(target), k_(w.shape[1]) {}
-  Rows(const RowSource& source, std::int64_t k, DType target) : source_(&source), target_(target), k_(k) {}
+  Rows(const TensorView& w, Packing target) : view_(&w), target_(target), k_(w.shape[1]) {}
+  Rows(const RowSource& source, std::int64_t k, Packing target) : source_(&source), target_(target), k_(k) {}
 
   [[nodiscard]] std::int64_t count() const { return view_ != nullptr ? view_->shape[0] : source_->rows; }
 
   /// Row `row` in the target type, padded to 4-byte elements; valid until `buffer` changes.
   const std::byte* row(std::int64_t row, std::vector<float>& values, std::byte* buffer) const {
-    const bool pairs = target_ == DType::kBF16;
-    const std::int64_t bytes = k_ * static_cast<std::int64_t>(dtype_size(target_));
+    const bool pairs = target_ == Packing::kBF16;
+    const std::int64_t bytes = k_ * (pairs ? 2 : 4);
     if (const std::byte* in = in_place(row, bytes); in != nullptr) {
       if (!pairs || k_ % 2 == 0) return in;
       std::memcpy(buffer, in, static_cast<std::size_t>(bytes));
@@ -104,12 +133,32 @@ class Rows {
     return buffer;
   }
 
+  /// The row as codes and scales of the packed type.
+  void quantised_row(std::int64_t row, std::vector<float>& values, std::int8_t* codes,
+                     std::uint8_t* scales) const {
+    if (source_ != nullptr && source_->codes) return source_->codes(row, codes, scales);
+    read(row, values.data());
+    switch (target_) {
+      case Packing::kInt8: {
+        const float scale = quantise_int8(values.data(), k_, codes);
+        std::memcpy(scales, &scale, sizeof(scale));
+        return;
+      }
+      case Packing::kInt4:
+        return quantise_int4(values.data(), k_, codes, reinterpret_cast<std::uint16_t*>(scales));
+      case Packing::kMxfp4:
+        return quantise_mxfp4(values.data(), k_, codes, scales);
+      default:
+        check(false, "a quantised packing");
+    }
+  }
+
  private:
   /// The row where it lies in the packed type, or null.
   [[nodiscard]] const std::byte* in_place(std::int64_t row, std::int64_t bytes) const {
     if (source_ == nullptr) {
-      return view_->dtype == target_ ? reinterpret_cast<const std::byte*>(view_->data) + row * bytes
-                                     : nullptr;
+      const bool same = view_->dtype == (target_ == Packing::kBF16 ? DType::kBF16 : DType::kF32);
+      return same ? reinterpret_cast<const std::byte*>(view_->data) + row * bytes : nullptr;
     }
     return source_->stored ? reinterpret_cast<const std::byte*>(source_->stored(row)) : nullptr;
   }
@@ -130,7 +179,7 @@ class Rows {
 
   const TensorView* view_ = nullptr;
   const RowSource* source_ = nullptr;
-  DType target_;
+  Packing target_;
   std::int64_t k_;
 };
 
@@ -143,18 +192,15 @@ std::string two_dimensions(const TensorView& w) {
 
 class Packer {
  public:
-  static Result<PackedMatrix> pack(std::span<const Rows> parts, std::int64_t k, DType target,
+  static Result<PackedMatrix> pack(std::span<const Rows> parts, std::int64_t k, Packing target,
                                    ThreadPool* pool) {
-    if (target != DType::kF32 && target != DType::kBF16) {
-      return Error{"pack: weights are packed as F32 or BF16, not " + std::string(dtype_name(target))};
-    }
     // Offsets inside kernels stay far from overflow with these bounds.
     if (k <= 0 || k > (std::int64_t{1} << 32)) {
       return Error{"pack: K must be between 1 and 2^32, got " + std::to_string(k)};
     }
     PackedMatrix m;
     m.k_ = k;
-    m.dtype_ = target;
+    m.packing_ = target;
     m.panel_bytes_ = bytes_of_panel(k, target);
     for (const Rows& part : parts) {
       const std::int64_t rows = part.count();
@@ -187,6 +233,7 @@ class Packer {
 
  private:
   static void fill(PackedMatrix& m, std::span<const Rows> parts, Range panels) {
+    if (m.packing_ != Packing::kF32 && m.packing_ != Packing::kBF16) return fill_quantised(m, parts, panels);
     const std::int64_t row_bytes = m.panel_bytes_ / kPanel;
     std::vector<float> values(static_cast<std::size_t>(m.k_));
     std::vector<std::byte> buffer(static_cast<std::size_t>(m.panel_bytes_));
@@ -199,7 +246,53 @@ class Packer {
         rows[static_cast<std::size_t>(r)] =
             parts[part].row(first + r, values, &buffer[static_cast<std::size_t>(r * row_bytes)]);
       }
-      interleave(rows, row_bytes / 4, m.data_.get() + p * m.panel_bytes_);
+      interleave(rows.data(), kPanel, row_bytes / 4, m.data_.get() + p * m.panel_bytes_);
+    }
+  }
+
+  static void fill_quantised(PackedMatrix& m, std::span<const Rows> parts, Range panels) {
+    const bool bytes = m.packing_ == Packing::kInt8;
+    const std::int64_t depth = round_up(m.k_, bytes ? 4 : kWeightGroup);
+    const std::int64_t groups = bytes ? 1 : (m.k_ + kWeightGroup - 1) / kWeightGroup;
+    const std::int64_t scale_size = bytes ? 4 : m.packing_ == Packing::kInt4 ? 2 : 1;
+    const int bias = bytes ? 128 : m.packing_ == Packing::kInt4 ? 8 : 0;
+    std::vector<float> values(static_cast<std::size_t>(m.k_));
+    std::vector<std::int8_t> codes(static_cast<std::size_t>(kPanel * depth));  // 0 where K is padded
+    std::vector<std::uint8_t> scales(static_cast<std::size_t>(groups * scale_size) + 4);
+    std::array<const std::byte*, kPanel> rows{};
+    std::size_t part = 0;
+    for (std::int64_t p = panels.begin; p < panels.end; ++p) {
+      while (p >= m.parts_[part].panels.end) ++part;
+      const std::int64_t first = (p - m.parts_[part].panels.begin) * kPanel;
+      std::byte* const panel = m.data_.get() + p * m.panel_bytes_;
+      const std::int64_t scale_bytes = scale_bytes_of_panel(m.k_, m.packing_);
+      std::memset(panel, 0, static_cast<std::size_t>(scale_bytes));
+      for (std::int64_t r = 0; r < kPanel; ++r) {
+        std::int8_t* const row = &codes[static_cast<std::size_t>(r * depth)];
+        rows[static_cast<std::size_t>(r)] = reinterpret_cast<const std::byte*>(row);
+        if (r >= m.spans_[static_cast<std::size_t>(p)].count) {  // a scale of 0
+          std::fill_n(row, depth, std::int8_t{0});
+          continue;
+        }
+        parts[part].quantised_row(first + r, values, row, scales.data());
+        for (std::int64_t k = 0; k < m.k_; ++k) {
+          row[k] = static_cast<std::int8_t>(static_cast<std::uint8_t>(row[k] + bias));
+        }
+        for (std::int64_t g = 0; g < groups; ++g) {
+          std::memcpy(panel + (g * kPanel + r) * scale_size,
+                      &scales[static_cast<std::size_t>(g * scale_size)],
+                      static_cast<std::size_t>(scale_size));
+        }
+      }
+      if (!bytes) {  // outputs 16 apart share a byte
+        for (std::int64_t i = 0; i < kPanel / 2 * depth; ++i) {
+          const int low = codes[static_cast<std::size_t>(i)];
+          const int high = codes[static_cast<std::size_t>(i + kPanel / 2 * depth)];
+          codes[static_cast<std::size_t>(i)] =
+              static_cast<std::int8_t>(static_cast<std::uint8_t>(low | high << 4));
+        }
+      }
+      interleave(rows.data(), bytes ? kPanel : kPanel / 2, depth / 4, panel + scale_bytes);
     }
   }
 };
@@ -210,35 +303,73 @@ float PackedMatrix::at(std::int64_t n, std::int64_t k) const {
   for (std::int64_t p = 0; p < panels(); ++p) {
     const std::int64_t i = n - spans_[static_cast<std::size_t>(p)].column;
     if (i < 0 || i >= spans_[static_cast<std::size_t>(p)].count) continue;
-    if (dtype_ == DType::kF32) {
+    if (packing_ == Packing::kF32) {
       float f = 0;
       std::memcpy(&f, panel(p) + (k * kPanel + i) * 4, 4);
       return f;
     }
-    std::uint16_t h = 0;
-    std::memcpy(&h, panel(p) + ((k / 2 * kPanel + i) * 2 + k % 2) * 2, 2);
-    return bf16_to_f32(h);
+    if (packing_ == Packing::kBF16) {
+      std::uint16_t h = 0;
+      std::memcpy(&h, panel(p) + ((k / 2 * kPanel + i) * 2 + k % 2) * 2, 2);
+      return bf16_to_f32(h);
+    }
+    return quantised_at(panel(p), i, k);
   }
   check(false, "PackedMatrix::at: no such output");
   return 0;
 }
 
-DType packed_dtype(DType source, Arithmetic arithmetic, bool keep_f32) {
-  if (source == DType::kBF16) return DType::kBF16;
-  return arithmetic == Arithmetic::kF32 || keep_f32 ? DType::kF32 : DType::kBF16;
+float PackedMatrix::quantised_at(const std::byte* panel, std::int64_t n, std::int64_t k) const {
+  const std::byte* const data = panel + scale_bytes_of_panel(k_, packing_);
+  if (packing_ == Packing::kInt8) {
+    float scale = 0;
+    std::memcpy(&scale, panel + n * 4, 4);
+    const int code = std::to_integer<int>(data[(k / 4 * kPanel + n) * 4 + k % 4]);
+    return static_cast<float>(code - 128) * scale;
+  }
+  const std::int64_t scale_at = k / kWeightGroup * kPanel + n;
+  const int both = std::to_integer<int>(data[(k / 4 * (kPanel / 2) + n % 16) * 4 + k % 4]);
+  const int code = n < 16 ? both & 15 : both >> 4;
+  if (packing_ == Packing::kInt4) {
+    std::uint16_t scale = 0;
+    std::memcpy(&scale, panel + scale_at * 2, 2);
+    return static_cast<float>(code - 8) * bf16_to_f32(scale);
+  }
+  return e2m1_value(code) * f8e8m0_to_f32(std::to_integer<std::uint8_t>(panel[scale_at]));
 }
 
-std::int64_t packed_bytes(std::span<const std::int64_t> part_rows, std::int64_t k, DType target) {
+std::string_view packing_name(Packing packing) {
+  switch (packing) {
+    case Packing::kF32:
+      return "f32";
+    case Packing::kBF16:
+      return "bf16";
+    case Packing::kInt8:
+      return "int8";
+    case Packing::kInt4:
+      return "int4";
+    case Packing::kMxfp4:
+      return "mxfp4";
+  }
+  return "";
+}
+
+Packing packed_as(DType source, Arithmetic arithmetic, bool keep_f32) {
+  if (source == DType::kBF16) return Packing::kBF16;
+  return arithmetic == Arithmetic::kF32 || keep_f32 ? Packing::kF32 : Packing::kBF16;
+}
+
+std::int64_t packed_bytes(std::span<const std::int64_t> part_rows, std::int64_t k, Packing target) {
   std::int64_t panels = 0;
   for (const std::int64_t rows : part_rows) panels += panels_for(rows);
   return panels * bytes_of_panel(k, target);
 }
 
-Result<PackedMatrix> pack(const TensorView& w, DType target, ThreadPool* pool) {
+Result<PackedMatrix> pack(const TensorView& w, Packing target, ThreadPool* pool) {
   return pack(std::span(&w, 1), target, pool);
 }
 
-Result<PackedMatrix> pack(std::span<const TensorView> parts, DType target, ThreadPool* pool) {
+Result<PackedMatrix> pack(std::span<const TensorView> parts, Packing target, ThreadPool* pool) {
   std::vector<Rows> rows;
   for (const TensorView& w : parts) {
     const bool known = w.dtype == DType::kF32 || w.dtype == DType::kBF16 || w.dtype == DType::kF16;
@@ -252,7 +383,8 @@ Result<PackedMatrix> pack(std::span<const TensorView> parts, DType target, Threa
   return Packer::pack(rows, parts.empty() ? 1 : parts[0].shape[1], target, pool);
 }
 
-Result<PackedMatrix> pack(std::span<const RowSource> parts, std::int64_t k, DType target, ThreadPool* pool) {
+Result<PackedMatrix> pack(std::span<const RowSource> parts, std::int64_t k, Packing target,
+                          ThreadPool* pool) {
   std::vector<Rows> rows;
   for (const RowSource& source : parts) rows.emplace_back(source, k, target);
   return Packer::pack(rows, k, target, pool);

@@ -21,9 +21,10 @@ TEST(PackedMatrix, HoldsEveryValueAndPadsWithZeros) {
     for (const std::int64_t k : {1, 2, 3, 16, 17, 33}) {
       std::vector<float> w(static_cast<std::size_t>(n * k));
       for (float& v : w) v = testing::any_finite(random);
-      for (const DType target : {DType::kF32, DType::kBF16}) {
+      for (const Packing target : {Packing::kF32, Packing::kBF16}) {
         for (const int threads : {1, 3}) {
           ThreadPool pool(threads);
+          const std::int64_t size = target == Packing::kF32 ? 4 : 2;
           const Result<PackedMatrix> m = pack(view_of(DType::kF32, {n, k}, w.data()), target, &pool);
           ASSERT_TRUE(m.ok()) << m.error().message;
           EXPECT_EQ(m->n(), n);
@@ -36,16 +37,16 @@ TEST(PackedMatrix, HoldsEveryValueAndPadsWithZeros) {
           for (std::int64_t i = 0; i < n; ++i) {
             for (std::int64_t j = 0; j < k; ++j) {
               const float v = w[static_cast<std::size_t>(i * k + j)];
-              const float want = target == DType::kF32 ? v : bf16_to_f32(f32_to_bf16(v));
+              const float want = target == Packing::kF32 ? v : bf16_to_f32(f32_to_bf16(v));
               ASSERT_TRUE(testing::same(m->at(i, j), want));
               sum += want != 0 ? 1 : 0;
             }
           }
           double packed = 0;
-          for (std::int64_t b = 0; b < m->bytes(); b += static_cast<std::int64_t>(dtype_size(target))) {
+          for (std::int64_t b = 0; b < m->bytes(); b += size) {
             std::uint64_t u = 0;
-            std::memcpy(&u, m->panel(0) + b, dtype_size(target));
-            packed += (u & (target == DType::kF32 ? 0x7fffffffU : 0x7fffU)) != 0 ? 1 : 0;
+            std::memcpy(&u, m->panel(0) + b, static_cast<std::size_t>(size));
+            packed += (u & (target == Packing::kF32 ? 0x7fffffffU : 0x7fffU)) != 0 ? 1 : 0;
           }
           ASSERT_EQ(packed, sum);
         }
@@ -71,12 +72,12 @@ TEST(PackedMatrix, ReadsEverySourceTypeAtAnyAlignment) {
                        : source == DType::kF16 ? f16_to_f32(h)
                                                : bf16_to_f32(h));
     }
-    for (const DType target : {DType::kF32, DType::kBF16}) {
+    for (const Packing target : {Packing::kF32, Packing::kBF16}) {
       const Result<PackedMatrix> m = pack(view_of(source, {n, k}, &bytes[1]), target);
       ASSERT_TRUE(m.ok()) << m.error().message;
       for (std::int64_t i = 0; i < n * k; ++i) {
         const float v = values[static_cast<std::size_t>(i)];
-        ASSERT_EQ(m->at(i / k, i % k), target == DType::kF32 ? v : bf16_to_f32(f32_to_bf16(v)));
+        ASSERT_EQ(m->at(i / k, i % k), target == Packing::kF32 ? v : bf16_to_f32(f32_to_bf16(v)));
       }
     }
   }
@@ -89,7 +90,7 @@ TEST(PackedMatrix, PartsStartAtPanelsAndColumnsHaveNoGaps) {
                      }};
   };
   const std::array parts = {source(33, 0), source(1, 256), source(32, 512)};
-  const Result<PackedMatrix> m = pack(parts, 3, DType::kF32);
+  const Result<PackedMatrix> m = pack(parts, 3, Packing::kF32);
   ASSERT_TRUE(m.ok()) << m.error().message;
   EXPECT_EQ(m->n(), 66);
   EXPECT_EQ(m->panels(), 4);
@@ -100,26 +101,25 @@ TEST(PackedMatrix, PartsStartAtPanelsAndColumnsHaveNoGaps) {
   EXPECT_EQ(m->spans()[1].count, 1);
   EXPECT_EQ(m->at(33, 2), 258.0F);
   EXPECT_EQ(m->at(65, 1), 512.0F + 31 * 4 + 1);
-  EXPECT_EQ(m->bytes(), packed_bytes(std::array<std::int64_t, 3>{33, 1, 32}, 3, DType::kF32));
+  EXPECT_EQ(m->bytes(), packed_bytes(std::array<std::int64_t, 3>{33, 1, 32}, 3, Packing::kF32));
 }
 
 TEST(PackedMatrix, TheTypeFollowsTheSourceAndTheArithmetic) {
-  EXPECT_EQ(packed_dtype(DType::kBF16, Arithmetic::kF32), DType::kBF16);
-  EXPECT_EQ(packed_dtype(DType::kBF16, Arithmetic::kBF16), DType::kBF16);
-  EXPECT_EQ(packed_dtype(DType::kF32, Arithmetic::kF32), DType::kF32);
-  EXPECT_EQ(packed_dtype(DType::kF16, Arithmetic::kBF16), DType::kBF16);
-  EXPECT_EQ(packed_dtype(DType::kF32, Arithmetic::kBF16, true), DType::kF32);
+  EXPECT_EQ(packed_as(DType::kBF16, Arithmetic::kF32), Packing::kBF16);
+  EXPECT_EQ(packed_as(DType::kBF16, Arithmetic::kBF16), Packing::kBF16);
+  EXPECT_EQ(packed_as(DType::kF32, Arithmetic::kF32), Packing::kF32);
+  EXPECT_EQ(packed_as(DType::kF16, Arithmetic::kBF16), Packing::kBF16);
+  EXPECT_EQ(packed_as(DType::kF32, Arithmetic::kBF16, true), Packing::kF32);
 }
 
 TEST(PackedMatrix, RefusesWhatItCannotPack) {
   const std::array<float, 4> w{};
-  EXPECT_FALSE(pack(view_of(DType::kI32, {2, 2}, w.data()), DType::kF32).ok());
-  EXPECT_FALSE(pack(view_of(DType::kF32, {4}, w.data()), DType::kF32).ok());
-  EXPECT_FALSE(pack(view_of(DType::kF32, {0, 4}, w.data()), DType::kF32).ok());
-  EXPECT_FALSE(pack(view_of(DType::kF32, {2, 2}, w.data()), DType::kF16).ok());
-  EXPECT_FALSE(pack(std::span<const TensorView>{}, DType::kF32).ok());
+  EXPECT_FALSE(pack(view_of(DType::kI32, {2, 2}, w.data()), Packing::kF32).ok());
+  EXPECT_FALSE(pack(view_of(DType::kF32, {4}, w.data()), Packing::kF32).ok());
+  EXPECT_FALSE(pack(view_of(DType::kF32, {0, 4}, w.data()), Packing::kF32).ok());
+  EXPECT_FALSE(pack(std::span<const TensorView>{}, Packing::kF32).ok());
   const std::array mixed = {view_of(DType::kF32, {2, 2}, w.data()), view_of(DType::kF32, {4, 1}, w.data())};
-  const Result<PackedMatrix> refused = pack(mixed, DType::kF32);
+  const Result<PackedMatrix> refused = pack(mixed, Packing::kF32);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("same K"), std::string::npos);
 }

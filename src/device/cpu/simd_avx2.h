@@ -86,6 +86,11 @@ FL_INLINE IVec load_u8(const std::uint8_t* p) {
   const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_cvtepu8_epi32(b), _mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))};
 }
+FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
+  const __m256i halves = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
 FL_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
@@ -146,6 +151,20 @@ FL_INLINE Vec as_float(IVec a) { return {as_float(a.lo), as_float(a.hi)}; }
 /// Rounds to nearest even; INT32_MIN for NaN and values outside int32.
 FL_INLINE IVec to_int(Vec a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 FL_INLINE Vec to_float(IVec a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+
+FL_INLINE __m256i dot_bytes_8(__m256i acc, __m256i u, __m256i s) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
+}
+FL_INLINE IVec dot_bytes(IVec acc, IVec u, IVec s) {
+  return {dot_bytes_8(acc.lo, u.lo, s.lo), dot_bytes_8(acc.hi, u.hi, s.hi)};
+}
+FL_INLINE IVec repeated_bytes(const std::uint8_t* p) {
+  const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {t, t};
+}
+FL_INLINE IVec lookup_bytes(IVec table, IVec index) {
+  return {_mm256_shuffle_epi8(table.lo, index.lo), _mm256_shuffle_epi8(table.hi, index.hi)};
+}
 
 // ---- comparison: false where either is NaN ----------------------------------------------------------
 FL_INLINE Mask less(Vec a, Vec b) {

@@ -63,6 +63,9 @@ FL_INLINE IVec broadcast_int(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
 FL_INLINE IVec load_u8(const std::uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
+FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
 FL_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
@@ -104,6 +107,13 @@ FL_INLINE Vec as_float(IVec a) { return {_mm512_castsi512_ps(a.v)}; }
 /// Rounds to nearest even; INT32_MIN for NaN and values outside int32.
 FL_INLINE IVec to_int(Vec a) { return {_mm512_cvtps_epi32(a.v)}; }
 FL_INLINE Vec to_float(IVec a) { return {_mm512_cvtepi32_ps(a.v)}; }
+
+/// acc + the sum of the products of a lane's 4 unsigned bytes of u with the signed bytes of s.
+FL_INLINE IVec dot_bytes(IVec acc, IVec u, IVec s) { return {_mm512_dpbusd_epi32(acc.v, u.v, s.v)}; }
+FL_INLINE IVec repeated_bytes(const std::uint8_t* p) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+FL_INLINE IVec lookup_bytes(IVec table, IVec index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
 
 // ---- comparison: false where either is NaN ----------------------------------------------------------
 FL_INLINE Mask less(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }

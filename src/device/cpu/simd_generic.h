@@ -83,6 +83,9 @@ FL_INLINE IVec broadcast_int(std::int32_t x) {
 FL_INLINE IVec load_u8(const std::uint8_t* p) {
   return each_lane<IVec>([&](int i) { return std::int32_t{p[i]}; });
 }
+FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
+}
 FL_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
@@ -163,6 +166,35 @@ FL_INLINE IVec to_int(Vec a) {
 }
 FL_INLINE Vec to_float(IVec a) {
   return each_lane<Vec>([&](int i) { return static_cast<float>(a.v[i]); });
+}
+
+/// acc + the sum of the products of a lane's 4 unsigned bytes of u with the signed bytes of s. Two
+/// neighbouring products must not exceed 16 bits together: the AVX2 instruction saturates there.
+FL_INLINE IVec dot_bytes(IVec acc, IVec u, IVec s) {
+  return each_lane<IVec>([&](int i) {
+    std::int32_t sum = acc.v[i];
+    for (int b = 0; b < 32; b += 8) {
+      const auto x = static_cast<std::uint8_t>(static_cast<std::uint32_t>(u.v[i]) >> b);
+      const auto y = static_cast<std::int8_t>(static_cast<std::uint32_t>(s.v[i]) >> b);
+      sum += x * y;
+    }
+    return sum;
+  });
+}
+/// The 16 bytes at p in each quarter.
+FL_INLINE IVec repeated_bytes(const std::uint8_t* p) {
+  IVec a;
+  for (int q = 0; q < 4; ++q) __builtin_memcpy(a.v + 4 * q, p, 16);
+  return a;
+}
+/// Every byte replaced by that byte of a table of repeated_bytes; indices below 16.
+FL_INLINE IVec lookup_bytes(IVec table, IVec index) {
+  IVec a;
+  const auto* const t = reinterpret_cast<const unsigned char*>(table.v);
+  const auto* const from = reinterpret_cast<const unsigned char*>(index.v);
+  auto* const to = reinterpret_cast<unsigned char*>(a.v);
+  for (int i = 0; i < 4 * kLanes; ++i) to[i] = t[from[i] & 15];
+  return a;
 }
 
 // ---- comparison: false where either is NaN ----------------------------------------------------------

@@ -21,7 +21,13 @@ class Linear final : public Kernel {
         limit_(context.limits.rows(rows_)),
         k_(context.node.input("x").width()),
         threads_(context.threads) {
-    for (const PackedMatrix& w : weights_) panels_ += w.panels();
+    for (const PackedMatrix& w : weights_) {
+      panels_ += w.panels();
+      auto known =
+          std::ranges::find(prepared_, w.packing(), [&](std::size_t i) { return weights_[i].packing(); });
+      if (known == prepared_.end()) known = prepared_.insert(known, region_.size());
+      region_.push_back(known - prepared_.begin());
+    }
   }
 
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
@@ -52,7 +58,7 @@ class Linear final : public Kernel {
   }
 
   [[nodiscard]] std::int64_t scratch_bytes() const override {
-    return std::max(2 * shared_bytes(limit_), threads_ * own_bytes());
+    return std::max(regions() * shared_bytes(limit_), threads_ * own_bytes());
   }
   [[nodiscard]] std::int64_t weight_bytes() const override {
     std::int64_t bytes = 0;
@@ -64,9 +70,11 @@ class Linear final : public Kernel {
   [[nodiscard]] std::int64_t shared_bytes(std::int64_t rows) const {
     return (static_cast<std::int64_t>(gemm_scratch_bytes(rows, k_)) + 63) / 64 * 64;
   }
-  [[nodiscard]] std::int64_t own_bytes() const { return 2 * shared_bytes(std::min(limit_, kOwnRows)); }
+  [[nodiscard]] std::int64_t regions() const { return std::ssize(prepared_); }
+  [[nodiscard]] std::int64_t own_bytes() const {
+    return regions() * shared_bytes(std::min(limit_, kOwnRows));
+  }
 
-  /// X prepared for bf16 weights lies in the first half of the scratch, for f32 weights in the second.
   [[nodiscard]] GemmArgs args(const NodeIo& io, std::int64_t m, std::size_t w, std::uint8_t* scratch) const {
     const PackedMatrix& weight = weights_[w];
     return {.x = io.in(0),
@@ -76,19 +84,18 @@ class Linear final : public Kernel {
             .y = io.out(w),
             .ldy = weight.n(),
             .arithmetic = arithmetic_,
-            .scratch = scratch + (weight.dtype() == DType::kF32 ? shared_bytes(m) : 0)};
+            .scratch = scratch + region_[w] * shared_bytes(m)};
   }
   void prepare(const NodeIo& io, std::int64_t m, std::uint8_t* scratch, Range tiles) const {
-    for (const DType dtype : {DType::kBF16, DType::kF32}) {
-      const auto w = std::ranges::find(weights_, dtype, &PackedMatrix::dtype);
-      if (w == weights_.end()) continue;
-      prepare_x(kernels_, args(io, m, static_cast<std::size_t>(w - weights_.begin()), scratch), tiles.begin,
-                tiles.end);
+    for (const std::size_t w : prepared_) {
+      prepare_x(kernels_, args(io, m, w, scratch), tiles.begin, tiles.end);
     }
   }
 
   const CpuKernels& kernels_;
   std::vector<PackedMatrix> weights_;
+  std::vector<std::size_t> prepared_;  // a weight of each packing: X is prepared once for all of it
+  std::vector<std::int64_t> region_;   // [weights] where in the scratch X is prepared for it
   Arithmetic arithmetic_;
   Rows rows_;
   std::int64_t limit_;  // most rows of a step
@@ -103,7 +110,7 @@ Result<std::unique_ptr<Kernel>> make_linear_cpu(const KernelContext& context) {
   const bool f32 = context.f32 || context.node.text("precision") == "f32";
   std::vector<PackedMatrix> weights;
   for (const WeightSource* w : context.weight_list("weight")) {
-    FL_ASSIGN(PackedMatrix packed, pack_weight(*w, context, f32));
+    FL_ASSIGN(PackedMatrix packed, pack_weight(*w, context, context.settings.weights, f32));
     weights.push_back(std::move(packed));
   }
   return std::unique_ptr<Kernel>(

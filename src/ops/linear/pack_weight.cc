@@ -25,14 +25,23 @@ class FirstFailure {
   Status status_;
 };
 
+Packing packing_of(HeldAs held, bool exact_in_bf16, bool f32, bool keep_f32) {
+  if (!f32 && !keep_f32) {
+    if (held == HeldAs::kInt8) return Packing::kInt8;
+    if (held == HeldAs::kInt4) return Packing::kInt4;
+    if (held == HeldAs::kMxfp4) return Packing::kMxfp4;
+  }
+  return packed_as(exact_in_bf16 ? DType::kBF16 : DType::kF32, f32 ? Arithmetic::kF32 : Arithmetic::kBF16,
+                   keep_f32);
+}
+
 }  // namespace
 
 Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weights,
-                                   const KernelContext& context, bool keep_f32) {
+                                   const KernelContext& context, HeldAs held, bool keep_f32) {
   const std::int64_t columns = weights[0]->elements() / weights[0]->rows();
   const bool exact = std::ranges::all_of(weights, &WeightSource::exact_in_bf16);
-  const DType target = packed_dtype(exact ? DType::kBF16 : DType::kF32,
-                                    context.f32 ? Arithmetic::kF32 : Arithmetic::kBF16, keep_f32);
+  const Packing target = packing_of(held, exact, context.f32, keep_f32);
   // A row source cannot fail, a weight can (a scale that is not a number): the first failure in the order of
   // rows is kept, whichever thread meets it.
   FirstFailure failure;
@@ -45,8 +54,12 @@ Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weigh
         failure.keep(before + row, std::move(s));
       }
     };
-    const auto stored = [weight, target](std::int64_t row) { return weight->stored_row(row, target); };
-    sources.push_back({.rows = weight->rows(), .read = read, .stored = stored});
+    RowSource source{.rows = weight->rows(), .read = read};
+    if (target == Packing::kF32 || target == Packing::kBF16) {
+      const DType type = target == Packing::kF32 ? DType::kF32 : DType::kBF16;
+      source.stored = [weight, type](std::int64_t row) { return weight->stored_row(row, type); };
+    }
+    sources.push_back(std::move(source));
     before += weight->rows();
   }
   Result<PackedMatrix> packed = pack(sources, columns, target, context.pool);
@@ -56,8 +69,9 @@ Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weigh
   return packed;
 }
 
-Result<PackedMatrix> pack_weight(const WeightSource& weight, const KernelContext& context, bool keep_f32) {
-  return pack_together({&weight}, context, keep_f32);
+Result<PackedMatrix> pack_weight(const WeightSource& weight, const KernelContext& context, HeldAs held,
+                                 bool keep_f32) {
+  return pack_together({&weight}, context, held, keep_f32);
 }
 
 }  // namespace firstlight

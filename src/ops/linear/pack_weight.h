@@ -1,5 +1,6 @@
 // From a checkpoint's weights to packed panels, in the type that the run's arithmetic asks for: values that
-// are exact in bf16 are held in bf16 in both modes; others in f32 in f32 mode or when `keep_f32`.
+// are exact in bf16 are held in bf16 in both modes; others in f32 in f32 mode or when `keep_f32`. `held`
+// asks for 8 or 4 bits where the run is not in f32.
 #pragma once
 
 #include <vector>
@@ -11,11 +12,11 @@
 namespace firstlight {
 
 /// One weight [N, K].
-Result<PackedMatrix> pack_weight(const WeightSource& weight, const KernelContext& context,
+Result<PackedMatrix> pack_weight(const WeightSource& weight, const KernelContext& context, HeldAs held,
                                  bool keep_f32 = false);
 
 /// Several weights [N_i, K], one after the other.
 Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weights,
-                                   const KernelContext& context, bool keep_f32 = false);
+                                   const KernelContext& context, HeldAs held, bool keep_f32 = false);
 
 }  // namespace firstlight

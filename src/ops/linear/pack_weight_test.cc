@@ -44,7 +44,7 @@ Result<PackedMatrix> pack_both(const Rows& a, const Rows& b, ThreadPool* pool) {
                               .limits = {},
                               .threads = pool == nullptr ? 1 : pool->threads(),
                               .pool = pool};
-  return pack_together({&a, &b}, context);
+  return pack_together({&a, &b}, context, HeldAs::kStored);
 }
 
 TEST(PackWeight, ThreadsChangeNothingAndTheFileIsLetGoOf) {

@@ -63,7 +63,7 @@ class MlaCpu final : public Kernel {
 
   Status pack_weights(const WeightSource& kv_b) {
     FL_ASSIGN(const std::vector<float> w, read_all(kv_b));  // [heads, nope + v, latent]
-    const DType dtype = packed_dtype(kv_b.exact_in_bf16() ? DType::kBF16 : DType::kF32, arithmetic_);
+    const Packing dtype = packed_as(kv_b.exact_in_bf16() ? DType::kBF16 : DType::kF32, arithmetic_);
     std::vector<RowSource> up_k;  // a head: [latent, nope], the transpose of W_UK
     std::vector<RowSource> up_v;  // a head: [v, latent]
     for (std::int64_t h = 0; h < heads_; ++h) {

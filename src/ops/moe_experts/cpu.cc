@@ -191,8 +191,8 @@ Result<std::unique_ptr<Kernel>> make_moe_experts_cpu(const KernelContext& contex
   std::vector<PackedMatrix> gate_up;
   std::vector<PackedMatrix> packed_down;
   for (std::size_t e = 0; e < gate.size(); ++e) {
-    FL_ASSIGN(PackedMatrix both, pack_together({gate[e], up[e]}, context));
-    FL_ASSIGN(PackedMatrix last, pack_weight(*down[e], context));
+    FL_ASSIGN(PackedMatrix both, pack_together({gate[e], up[e]}, context, context.settings.experts));
+    FL_ASSIGN(PackedMatrix last, pack_weight(*down[e], context, context.settings.experts));
     gate_up.push_back(std::move(both));
     packed_down.push_back(std::move(last));
   }
