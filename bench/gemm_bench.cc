@@ -82,6 +82,9 @@ class Bench {
     for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{2048, 2048}, {4096, 1024}}) {
       weights_.push_back(make_weights("bf16", Arithmetic::kBF16, Packing::kBF16, n, k));
       weights_.push_back(make_weights("f32", Arithmetic::kF32, Packing::kF32, n, k));
+      for (const Packing packing : {Packing::kInt8, Packing::kInt4, Packing::kMxfp4}) {
+        weights_.push_back(make_weights(packing_name(packing).data(), Arithmetic::kBF16, packing, n, k));
+      }
     }
     std::size_t scratch = 0;
     for (Weights& w : weights_) {
@@ -100,14 +103,17 @@ class Bench {
     for (int round = 0; round < options_.rounds; ++round) {
       const double f32 = measure_peak(pool_, f32_chains(isa_));
       const double bf16 = measure_peak(pool_, bf16_chains(isa_));
+      const double int8 = measure_peak(pool_, int8_chains(isa_));
       f32_peak_.push_back(f32);
       bf16_peak_.push_back(bf16);
+      int8_peak_.push_back(int8);
       read_rate_.push_back(measure_read(pool_, isa_, read_.data, kReadBytes));
       for (Line& line : lines_) {
         if (line.m == 1) {
           sample_gemv(line);
         } else {
-          sample_gemm(line, line.weights->arithmetic == Arithmetic::kBF16 ? bf16 : f32);
+          const Packing packing = line.weights->packing;
+          sample_gemm(line, packing == Packing::kF32 ? f32 : packing == Packing::kBF16 ? bf16 : int8);
         }
       }
     }
@@ -118,8 +124,9 @@ class Bench {
                 std::string(isa_name(isa_)).c_str(), options_.threads, options_.rounds, load_average(),
                 std::thread::hardware_concurrency(),
                 machine_is_busy() ? ": BUSY, trust the ratios only" : "");
-    std::printf("peak f32 %.1f, bf16 %.1f Gop/s; pure read of %lld MiB %.1f GB/s\n", median(f32_peak_) / 1e9,
-                median(bf16_peak_) / 1e9, static_cast<long long>(kReadBytes >> 20), median(read_rate_) / 1e9);
+    std::printf("peak f32 %.1f, bf16 %.1f, int8 %.1f Gop/s; pure read of %lld MiB %.1f GB/s\n",
+                median(f32_peak_) / 1e9, median(bf16_peak_) / 1e9, median(int8_peak_) / 1e9,
+                static_cast<long long>(kReadBytes >> 20), median(read_rate_) / 1e9);
     std::printf("%-5s %5s %5s %5s %10s %10s %7s\n", "type", "N", "K", "M", "Gop/s", "GB/s", "share");
     for (const Line& l : lines_) {
       const double rate = median(l.rates);
@@ -139,8 +146,10 @@ class Bench {
                  "{\"isa\": \"%s\", \"threads\": %d, \"rounds\": %d, \"load_average\": %.2f, \"busy\": %s,\n",
                  std::string(isa_name(isa_)).c_str(), options_.threads, options_.rounds, load_average(),
                  machine_is_busy() ? "true" : "false");
-    std::fprintf(f, " \"peak_f32_ops\": %.4g, \"peak_bf16_ops\": %.4g, \"read_bytes_per_second\": %.4g,\n",
-                 median(f32_peak_), median(bf16_peak_), median(read_rate_));
+    std::fprintf(f,
+                 " \"peak_f32_ops\": %.4g, \"peak_bf16_ops\": %.4g, \"peak_int8_ops\": %.4g, "
+                 "\"read_bytes_per_second\": %.4g,\n",
+                 median(f32_peak_), median(bf16_peak_), median(int8_peak_), median(read_rate_));
     std::fprintf(f, " \"results\": [");
     for (std::size_t i = 0; i < lines_.size(); ++i) {
       const Line& l = lines_[i];
@@ -230,7 +239,7 @@ class Bench {
   std::vector<Line> lines_;
   std::vector<float> x_, y_;
   std::unique_ptr<Aligned> scratch_;
-  std::vector<double> f32_peak_, bf16_peak_, read_rate_;
+  std::vector<double> f32_peak_, bf16_peak_, int8_peak_, read_rate_;
 };
 
 int usage() {

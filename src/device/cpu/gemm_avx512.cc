@@ -11,7 +11,8 @@ namespace {
 constexpr int kMaxRows = 12;
 /// A multiply-add is issued every cycle and takes 4 to 6: at least 8 independent chains.
 constexpr int vecs_for(int rows) { return rows == 1 ? 8 : rows <= 3 ? 4 : 2; }
-constexpr int kMaxQuantisedRows = 12;
+// 12 integer and 12 f32 accumulators, 2 weights and an x: 27 of 32.
+constexpr int kMaxQuantisedRows = 6;
 
 struct BiasedBytes {
   static constexpr int kBias = 128;

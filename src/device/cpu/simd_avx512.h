@@ -109,7 +109,11 @@ FL_INLINE IVec to_int(Vec a) { return {_mm512_cvtps_epi32(a.v)}; }
 FL_INLINE Vec to_float(IVec a) { return {_mm512_cvtepi32_ps(a.v)}; }
 
 /// acc + the sum of the products of a lane's 4 unsigned bytes of u with the signed bytes of s.
-FL_INLINE IVec dot_bytes(IVec acc, IVec u, IVec s) { return {_mm512_dpbusd_epi32(acc.v, u.v, s.v)}; }
+FL_INLINE IVec dot_bytes(IVec acc, IVec u, IVec s) {
+  // GCC 12 copies and spills the accumulators of a tile around the intrinsic.
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(acc.v) : "v"(u.v), "v"(s.v));
+  return acc;
+}
 FL_INLINE IVec repeated_bytes(const std::uint8_t* p) {
   return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
