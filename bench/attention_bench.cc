@@ -12,7 +12,7 @@
 
 #include "ops/attention/op.h"
 #include "ops/op_testing.h"
-#include "roofline.h"
+#include "device/cpu/roofline.h"
 
 namespace firstlight::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "device/cpu/gemm.h"
-#include "roofline.h"
+#include "device/cpu/roofline.h"
 
 namespace firstlight::bench {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "ops/kda/op.h"
 #include "ops/op_testing.h"
-#include "roofline.h"
+#include "device/cpu/roofline.h"
 
 namespace firstlight::bench {
 namespace {

@@ -47,7 +47,7 @@ def read_text(root):
     if c.complete:
         c.kda_gate = {"gate": "bounded", "lower_bound": lin.gate_lower_bound}
         c.a_log_padded = -(-lin.num_heads // 128) * 128  # k:2.1: A_log is padded to a multiple of 128 heads
-        c.full_rank_gate, c.output_gate = lin.use_full_rank_gate, c.mla_use_output_gate
+        c.full_rank_decay, c.full_rank_gate, c.output_gate = False, lin.use_full_rank_gate, c.mla_use_output_gate
         c.situ = {"beta": c.activation_situ_beta, "linear_beta": c.activation_situ_linear_beta or 0.0}
         c.latent_size, c.latent_norm = c.routed_expert_hidden_size, c.latent_moe_use_norm
         c.eos_token_ids = sorted({c.eos_token_id, root.eos_token_id})

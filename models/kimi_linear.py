@@ -22,8 +22,9 @@ def read(c):
     c.ignore("model_type head_dim rope_theta rope_scaling")
     if c.complete:
         check_backbone(c)
-    # Constants of this family: softplus gate, low-rank output gate, no latent experts, no gate on MLA.
-    c.kda_gate, c.a_log_padded, c.full_rank_gate = {"gate": "softplus"}, 0, False
+    # Constants of this family: softplus gate, low-rank gates, no latent experts, no gate on MLA.
+    c.kda_gate, c.a_log_padded = {"gate": "softplus"}, 0
+    c.full_rank_decay, c.full_rank_gate = False, False
     c.output_gate, c.situ, c.latent_size = False, None, None
     return c
 

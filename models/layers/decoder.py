@@ -40,7 +40,7 @@ def read_decoder(c, why_no_end=None, dense=True):
     c.floats("rms_norm_eps", low=1e-12, high=0.1)
 
 
-def decoder(g, c, attend, feed, *, prefix="model.", head="lm_head.weight", weight_offset=0.0):
+def decoder(g, c, attend, feed, *, prefix="model.", embedding="embed_tokens", head="lm_head.weight", weight_offset=0.0):
     """`attend(x, w, i)` and `feed(x, w, i)` compute layer i; w is at the layer."""
     w = Weights(g, prefix)
 
@@ -48,7 +48,7 @@ def decoder(g, c, attend, feed, *, prefix="model.", head="lm_head.weight", weigh
         return fl.rms_norm(x, w(f"{name}.weight", c.hidden_size), eps=c.rms_norm_eps, weight_offset=weight_offset)
 
     g.scope("embedding")
-    h = fl.embedding(g.tokens(), w("embed_tokens.weight", c.vocab_size, c.hidden_size))
+    h = fl.embedding(g.tokens(), w(f"{embedding}.weight", c.vocab_size, c.hidden_size))
     g.name(h, "hidden.0")
     for i in range(c.num_hidden_layers):
         layer = w.at(f"layers.{i}")
@@ -58,15 +58,15 @@ def decoder(g, c, attend, feed, *, prefix="model.", head="lm_head.weight", weigh
         h = fl.add(h, feed(norm(h, layer, "post_attention_layernorm"), layer, i))
         g.name(h, f"hidden.{i + 1}")
     g.scope("head")
-    return finish(g, c, norm(h, w, "norm"), w, head)
+    return finish(g, c, norm(h, w, "norm"), w, head, embedding)
 
 
-def finish(g, c, final, w, head="lm_head.weight"):
+def finish(g, c, final, w, head="lm_head.weight", embedding="embed_tokens"):
     """Logits of the final rows, and the facts that the engine needs."""
     g.name(final, "final")
     if c.tie_word_embeddings:
-        table = w("embed_tokens.weight", c.vocab_size, c.hidden_size)
-        g.not_computed(head, "the embedding is used (tie_word_embeddings)", copy_of=w.prefix + "embed_tokens.weight")
+        table = w(f"{embedding}.weight", c.vocab_size, c.hidden_size)
+        g.not_computed(head, "the embedding is used (tie_word_embeddings)", copy_of=f"{w.prefix}{embedding}.weight")
     else:
         table = g.weight(head, [c.vocab_size, c.hidden_size])
     g.logits(fl.linear(fl.sampled_rows(final), table))

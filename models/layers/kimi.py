@@ -14,18 +14,19 @@ def has_indexer(config):
     return isinstance(text, dict) and any(key.startswith("index") for key in text)
 
 
-def kda(x, w, c, layer):
+def kda(x, w, c, layer, eps=1e-5):
     """Kimi Delta Attention, k:3.3 (Kimi Linear, arXiv 2510.26692). The paper's alpha is exp(g), its beta is beta.
 
     1  p_s = W_s x                     2  s = SiLU(conv_4(p_s))               for s in q, k, v
     3  q, k = q / |q|, k / |k|         4  q = q / sqrt(d_k)                   per head
-    5  f = W_fb W_fa x                 6  z = f + dt_bias;  g = -exp(A_log) softplus(z)        (Kimi-Linear)
+    5  f = W_fb W_fa x or W_f x        6  z = f + dt_bias;  g = -exp(A_log) softplus(z)        (Kimi-Linear)
                                                             g = bound * sigmoid(exp(A_log) z)  (Kimi-K3)
     7  beta = sigmoid(W_b x)
     8  S = diag(exp(g)) S;  S = S + k (beta (v - S^T k))^T;  o = S^T q
     9  y = W_gb W_ga x or W_g x       10  o = rms(o) * norm * sigmoid(y)     11  out = W_o o
 
-    Steps 3, 4, 6, 7 (the sigmoid) and 8 are the operator `kda`, step 10 is `gated_norm`.
+    Steps 3, 4, 6, 7 (the sigmoid) and 8 are the operator `kda`, step 10 is `gated_norm`. `eps` is that of step 10:
+    k:3.3 names 1e-5.
     """
     lin = c.linear_attn_config
     heads, dim, taps = lin.num_heads, lin.head_dim, lin.short_conv_kernel_size
@@ -37,8 +38,14 @@ def kda(x, w, c, layer):
         w.g.name(s, f"conv.{layer}.{letter}")
         return s
 
+    def product(letter, full_rank):
+        if full_rank:
+            return fl.linear(x, w(f"{letter}_proj.weight", width, hidden))
+        low = fl.linear(x, w(f"{letter}_a_proj.weight", dim, hidden))
+        return fl.linear(low, w(f"{letter}_b_proj.weight", width, dim))
+
     q, k, v = stream("q"), stream("k"), stream("v")
-    f = fl.linear(fl.linear(x, w("f_a_proj.weight", dim, hidden)), w("f_b_proj.weight", width, dim))  # step 5
+    f = product("f", c.full_rank_decay)  # step 5
     beta = fl.linear(x, w("b_proj.weight", heads, hidden))  # step 7, before the sigmoid
     o = fl.kda(  # steps 3, 4, 6, 8
         q, k, v, f, beta,
@@ -47,11 +54,8 @@ def kda(x, w, c, layer):
         heads=heads, key_dim=dim, value_dim=dim, **c.kda_gate,
     )
     w.g.name(o, f"state.{layer}")
-    if c.full_rank_gate:  # step 9
-        y = fl.linear(x, w("g_proj.weight", width, hidden))
-    else:
-        y = fl.linear(fl.linear(x, w("g_a_proj.weight", dim, hidden)), w("g_b_proj.weight", width, dim))
-    o = fl.gated_norm(o, y, w("o_norm.weight", dim), heads=heads, eps=1e-5)  # step 10: k:3.3 names 1e-5
+    y = product("g", c.full_rank_gate)  # step 9
+    o = fl.gated_norm(o, y, w("o_norm.weight", dim), heads=heads, eps=eps)  # step 10
     return fl.linear(o, w("o_proj.weight", hidden, width))  # step 11
 
 

@@ -15,11 +15,12 @@ LARGEST_CHOICE = 1 << 13
 INDEX_KEY_EPS = 1e-6
 
 
-def mla(x, w, c, choose=None, rotate=None, magnitude=1.0):
+def mla(x, w, c, choose=None, rotate=None, magnitude=1.0, out="o_proj", eps=LATENT_EPS):
     """Multi-head latent attention, k:3.4 and d:3, in its absorbed form, up to the heads' outputs and W_o.
 
     `choose(x, cq)` returns the positions attended by each row (DSA), or is None for dense attention.
     `rotate(y, heads, offset)` rotates the last channels of each head, or is None. `magnitude`: factor of the scores.
+    `c.output_gate`: False, True (one gate a channel) or "head" (one a head). `out`: the name of W_o. `eps`: of the two norms.
     """
     heads, nope, rope, vdim = c.num_attention_heads, c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim
     hidden, rank = c.hidden_size, c.kv_lora_rank
@@ -27,12 +28,12 @@ def mla(x, w, c, choose=None, rotate=None, magnitude=1.0):
         cq, q = None, fl.linear(x, w("q_proj.weight", heads * (nope + rope), hidden))
     else:
         cq = fl.linear(x, w("q_a_proj.weight", c.q_lora_rank, hidden))
-        cq = fl.rms_norm(cq, w("q_a_layernorm.weight", c.q_lora_rank), eps=LATENT_EPS)
+        cq = fl.rms_norm(cq, w("q_a_layernorm.weight", c.q_lora_rank), eps=eps)
         q = fl.linear(cq, w("q_b_proj.weight", heads * (nope + rope), c.q_lora_rank))
     latent, k_pe = fl.linear(x, w("kv_a_proj_with_mqa.weight", rank + rope, hidden)), None
     if rope > 0:
         latent, k_pe = fl.split(latent, at=rank)
-    latent = fl.rms_norm(latent, w("kv_a_layernorm.weight", rank), eps=LATENT_EPS)  # k_pe is not normed
+    latent = fl.rms_norm(latent, w("kv_a_layernorm.weight", rank), eps=eps)  # k_pe is not normed
     if rotate is not None:
         q, k_pe = rotate(q, heads, nope), rotate(k_pe, 1, 0)
     o = fl.mla(
@@ -41,9 +42,11 @@ def mla(x, w, c, choose=None, rotate=None, magnitude=1.0):
         heads=heads, nope_dim=nope, rope_dim=rope, v_dim=vdim,
         scale=(nope + rope) ** -0.5 * magnitude,  # an unrotated rope part counts
     )
-    if c.output_gate:
+    if c.output_gate == "head":
+        o = fl.sigmoid_scale(o, fl.linear(x, w("g_proj.weight", heads, hidden)), heads=heads)
+    elif c.output_gate:
         o = fl.sigmoid_mul(o, fl.linear(x, w("g_proj.weight", heads * vdim, hidden)))
-    return fl.linear(o, w("o_proj.weight", hidden, heads * vdim))
+    return fl.linear(o, w(f"{out}.weight", hidden, heads * vdim))
 
 
 def indexer(x, cq, w, c, rotate=None):

@@ -20,6 +20,7 @@ struct Command {
   std::function<int()> run;  // called after parsing if the subcommand was given; the exit code
 };
 
+Command add_bench(CLI::App& parent);
 Command add_chat(CLI::App& parent);
 Command add_detokenize(CLI::App& parent);
 Command add_forward(CLI::App& parent);

@@ -123,8 +123,9 @@ Status run(const Flags& flags) {
   if (std::filesystem::equivalent(flags.prompts, flags.out, none)) {
     return Error{flags.out + ": is the file of the prompts, and is not replaced"};
   }
-  auto opened = Checkpoint::open(flags.model.folder);
-  FL_ASSIGN(TracedModel traced, trace_model(flags.model.folder, models_folder(), stored_bytes(opened)));
+  auto opened = open_checkpoint(flags.model);
+  FL_ASSIGN(TracedModel traced,
+            trace_model(flags.model.folder, models_folder(), stored_bytes(flags.model, opened)));
   FL_ASSIGN(const Checkpoint checkpoint, std::move(opened));
   FL_ASSIGN(const SafetensorsFile file, open_safetensors(flags.prompts));
   FL_ASSIGN(const std::vector<ForwardPrompt> prompts, read_prompts(file, traced.graph, flags));
@@ -160,13 +161,14 @@ Status run(const Flags& flags) {
       .sampled_rows = rows,
       .sequences = flags.together ? static_cast<std::int64_t>(prompts.size()) : 1,
       .fuse = !flags.unfused,
+      .settings = flags.model.settings,
       .image_token_id = traced.image_token_id,
       .keep = kept_names(traced.graph, options.kinds),
       .progress = {}};
   ProgressLine progress("loading", ProgressLine::Unit::kBytes);
   load.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   FL_ASSIGN(const std::unique_ptr<Model> model,
-            Model::load(std::move(traced.graph), checkpoint, std::move(load)));
+            load_model(flags.model, std::move(traced.graph), checkpoint, std::move(load)));
   progress.clear();
   for (const std::string& notice : model->notices()) say(notice);
   FL_ASSIGN(const std::vector<ForwardValue> values, run_forward(*model, prompts, options));

@@ -14,8 +14,8 @@ Result<std::unique_ptr<LoadedModel>> open_model(const ModelFlags& flags) {
   auto loaded = std::make_unique<LoadedModel>();
   loaded->flags = flags;
   // Looked at first, reported last: a fault of config.json explains more than one of the tensors.
-  auto checkpoint = Checkpoint::open(folder);
-  FL_ASSIGN(loaded->traced, trace_model(folder, models_folder(), stored_bytes(checkpoint)));
+  auto checkpoint = open_checkpoint(flags);
+  FL_ASSIGN(loaded->traced, trace_model(folder, models_folder(), stored_bytes(flags, checkpoint)));
   FL_ASSIGN(loaded->tokenizer, load_tokenizer(folder, loaded->traced.vocab_size));
   FL_ASSIGN(loaded->defaults, read_generation_config(folder / "generation_config.json"));
   std::string unknown;
@@ -26,8 +26,20 @@ Result<std::unique_ptr<LoadedModel>> open_model(const ModelFlags& flags) {
   return loaded;
 }
 
-std::int64_t stored_bytes(const Result<Checkpoint>& checkpoint) {
+Result<Checkpoint> open_checkpoint(const ModelFlags& flags) {
+  if (flags.dummy) return Checkpoint();
+  return Checkpoint::open(flags.folder);
+}
+
+std::optional<std::int64_t> stored_bytes(const ModelFlags& flags, const Result<Checkpoint>& checkpoint) {
+  if (flags.dummy) return std::nullopt;
   return checkpoint.ok() ? checkpoint->total_bytes() : 0;
+}
+
+Result<std::unique_ptr<Model>> load_model(const ModelFlags& flags, Graph graph, const Checkpoint& checkpoint,
+                                          LoadOptions options) {
+  if (flags.dummy) return Model::load_dummy(std::move(graph), std::move(options));
+  return Model::load(std::move(graph), checkpoint, std::move(options));
 }
 
 Status load_weights(LoadedModel& loaded) {
@@ -41,7 +53,8 @@ Status load_weights(LoadedModel& loaded) {
   options.settings = loaded.flags.settings;
   options.image_token_id = loaded.traced.image_token_id;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
-  FL_ASSIGN(loaded.model, Model::load(std::move(loaded.traced.graph), loaded.checkpoint, std::move(options)));
+  FL_ASSIGN(loaded.model, load_model(loaded.flags, std::move(loaded.traced.graph), loaded.checkpoint,
+                                     std::move(options)));
   progress.clear();
   for (const std::string& notice : loaded.model->notices()) say_warning(notice);
   FL_ASSIGN(loaded.session, Session::create(*loaded.model));

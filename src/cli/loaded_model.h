@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,15 @@ struct LoadedModel {
 /// config.json, tokenizer, generation_config.json and the headers of the weight files.
 Result<std::unique_ptr<LoadedModel>> open_model(const ModelFlags& flags);
 
-/// Bytes of the tensors of a checkpoint that could be opened; 0 of one that could not.
-std::int64_t stored_bytes(const Result<Checkpoint>& checkpoint);
+/// The folder's tensors; an empty checkpoint when the weights are dummies.
+Result<Checkpoint> open_checkpoint(const ModelFlags& flags);
+
+/// Bytes of the tensors of a checkpoint that could be opened; 0 of one that could not; unknown for dummies.
+std::optional<std::int64_t> stored_bytes(const ModelFlags& flags, const Result<Checkpoint>& checkpoint);
+
+/// With the checkpoint's weights, or with dummies. `checkpoint` must stay open.
+Result<std::unique_ptr<Model>> load_model(const ModelFlags& flags, Graph graph, const Checkpoint& checkpoint,
+                                          LoadOptions options);
 
 /// Reads the weights, with progress on a terminal, and opens a session.
 Status load_weights(LoadedModel& loaded);

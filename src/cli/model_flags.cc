@@ -72,6 +72,12 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
          "into memory)")
       ->check(count())
       ->type_name("N");
+  app.add_option_function<std::string>(
+         "--load-format", [&flags](const std::string& name) { flags.dummy = name == "dummy"; },
+         "Where weights come from: the folder's files (auto, default), or nowhere: random numbers in the "
+         "formats that config.json declares (dummy), to measure a model without its weights")
+      ->check(one_of({"auto", "dummy"}))
+      ->type_name("auto|dummy");
   add_settings_flags(app, flags.settings);
 }
 

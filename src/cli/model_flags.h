@@ -17,6 +17,7 @@ struct ModelFlags {
   bool f32 = false;
   int threads = 0;           // 0: one a core
   std::int64_t context = 0;  // 0: the model's maximum, or what fits into memory
+  bool dummy = false;        // --load-format dummy: random weights, none are read
   RunSettings settings = {};
 };
 

@@ -22,12 +22,14 @@ inline CLI::Validator whole_number() {
           "", ""};
 }
 
-/// 1, 2, 3 … up to `most`, of which 18 digits are certain to fit.
-inline CLI::Validator count(std::int64_t most = 999999999999999999) {
-  return {[most](std::string& text) {
+/// `least` … up to `most`, of which 18 digits are certain to fit.
+inline CLI::Validator count(std::int64_t most = 999999999999999999, std::int64_t least = 1) {
+  return {[most, least](std::string& text) {
             const bool good =
-                is_digits(text) && text.size() <= 18 && std::stoll(text) >= 1 && std::stoll(text) <= most;
-            return good ? "" : "must be a whole number from 1 to " + std::to_string(most) + ", not " + text;
+                is_digits(text) && text.size() <= 18 && std::stoll(text) >= least && std::stoll(text) <= most;
+            return good ? ""
+                        : "must be a whole number from " + std::to_string(least) + " to " +
+                              std::to_string(most) + ", not " + text;
           },
           "", ""};
 }

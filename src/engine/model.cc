@@ -7,6 +7,7 @@
 
 #include "base/memory_limit.h"
 #include "checkpoint/weights.h"
+#include "engine/dummy_weights.h"
 #include "engine/weight_source.h"
 #include "graph/passes.h"
 
@@ -35,6 +36,15 @@ class LoadProgress {
     if (!show_ || (now - shown_ < std::chrono::milliseconds(200) && done_ < total_)) return;
     shown_ = now;
     show_(done_, total_);
+  }
+  /// All that the node has read: weights that a kernel keeps reading from the file are never released.
+  void take(const Graph& graph, const Node& node) {
+    for (const auto& slot : node.inputs) {
+      for (const ValueId v : slot) {
+        const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
+        if (w >= 0) take(static_cast<std::size_t>(w));
+      }
+    }
   }
   /// The load is over; what `show` refers to may go.
   void end() { show_ = {}; }
@@ -98,7 +108,7 @@ Status Model::check_tokens(std::span<const std::int32_t> tokens) const {
   return {};
 }
 
-Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkpoint, LoadOptions options) {
+Result<std::unique_ptr<Model>> Model::prepare(Graph graph, LoadOptions options) {
   std::unique_ptr<Model> model(new Model());
   FL_ASSIGN(model->isa_, choose_isa());
   if (options.threads <= 0)
@@ -106,9 +116,13 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   if (options.sampled_rows <= 0) options.sampled_rows = options.sequences;
   model->options_ = std::move(options);
   model->graph_ = std::move(graph);
-  Graph& g = model->graph_;
-  if (model->options_.fuse) fuse_linears(g);
+  if (model->options_.fuse) fuse_linears(model->graph_);
+  return model;
+}
 
+Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkpoint, LoadOptions options) {
+  FL_ASSIGN(std::unique_ptr<Model> model, prepare(std::move(graph), std::move(options)));
+  const Graph& g = model->graph_;
   std::vector<WeightRequest> requests;
   for (const WeightDecl& w : g.weights()) {
     requests.push_back({.name = w.name,
@@ -125,53 +139,61 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   model->notices_.insert(model->notices_.end(), checkpoint.notices().begin(), checkpoint.notices().end());
 
   const auto progress = std::make_shared<LoadProgress>(std::exchange(model->options_.progress, {}));
-  std::int64_t resident = 0;
-  std::vector<const WeightSource*> weights;
   for (WeightData& data : bound.weights) {
     progress->expect(stored_bytes(data));
-    const auto released = [&checkpoint, progress, i = weights.size()](const WeightData& taken) {
+    const auto released = [&checkpoint, progress, i = model->sources_.size()](const WeightData& taken) {
       for (const auto& span : stored_spans(taken)) checkpoint.release(span);
       progress->take(i);
     };
     model->sources_.push_back(make_weight_source(std::move(data), released));
-    weights.push_back(model->sources_.back().get());
-    resident += resident_bytes(*weights.back(), model->options_.f32);
   }
-  FL_TRY(model->choose_context(resident));
+  FL_TRY(model->build([&](const Node& node) { progress->take(g, node); }));
+  progress->end();
+  return model;
+}
 
-  const LoadOptions& o = model->options_;
-  model->pool_ = std::make_unique<ThreadPool>(o.threads);
+Result<std::unique_ptr<Model>> Model::load_dummy(Graph graph, LoadOptions options) {
+  FL_ASSIGN(std::unique_ptr<Model> model, prepare(std::move(graph), std::move(options)));
+  FL_ASSIGN(model->sources_, make_dummy_weights(model->graph_));
+  LoadProgress progress(std::exchange(model->options_.progress, {}));
+  for (const auto& source : model->sources_) progress.expect(resident_bytes(*source, model->options_.f32));
+  FL_TRY(model->build([&](const Node& node) { progress.take(model->graph_, node); }));
+  return model;
+}
+
+Status Model::build(const std::function<void(const Node&)>& packed) {
+  std::int64_t resident = 0;
+  std::vector<const WeightSource*> weights;
+  for (const auto& source : sources_) {
+    weights.push_back(source.get());
+    resident += resident_bytes(*source, options_.f32);
+  }
+  FL_TRY(choose_context(resident));
+
+  const LoadOptions& o = options_;
+  const Graph& g = graph_;
+  pool_ = std::make_unique<ThreadPool>(o.threads);
   ProgramOptions program{.limits = {.tokens = o.step_tokens,
                                     .sampled = o.sampled_rows,
                                     .sequences = o.sequences,
                                     .context = o.context},
-                         .isa = model->isa_,
+                         .isa = isa_,
                          .f32 = o.f32,
                          .threads = o.threads,
                          .settings = o.settings,
                          .keep = {},
-                         .pool = model->pool_.get()};
+                         .pool = pool_.get()};
   for (const std::string& name : o.keep) {
     const auto value = g.find(name);
     if (!value) return Error{"the model has no value named " + name};
     program.keep.push_back(*value);
   }
-  // Weights that a kernel keeps reading from the file are never released.
-  const auto packed = [&](const Node& node) {
-    for (const auto& slot : node.inputs) {
-      for (const ValueId v : slot) {
-        const std::int32_t w = g.values()[static_cast<std::size_t>(v)].weight;
-        if (w >= 0) progress->take(static_cast<std::size_t>(w));
-      }
-    }
-  };
-  FL_ASSIGN(model->program_, Program::compile(g, program, weights, packed));
-  progress->end();
-  model->vocab_ = g.values()[static_cast<std::size_t>(g.logits())].type.width();
-  model->weight_bytes_ = model->program_->weight_bytes();
+  FL_ASSIGN(program_, Program::compile(g, program, weights, packed));
+  vocab_ = g.values()[static_cast<std::size_t>(g.logits())].type.width();
+  weight_bytes_ = program_->weight_bytes();
   const std::int64_t pages = o.sequences * ((o.context + kPageTokens - 1) / kPageTokens);
-  FL_ASSIGN(model->cache_, CachePool::create(cache_layout_of(g, o.f32), pages, o.sequences));
-  return model;
+  FL_ASSIGN(cache_, CachePool::create(cache_layout_of(g, o.f32), pages, o.sequences));
+  return {};
 }
 
 }  // namespace firstlight

@@ -41,6 +41,8 @@ class Model {
   /// read, packs, and builds the caches. Errors list everything that is wrong at once.
   /// The checkpoint must stay open as long as the model lives: embeddings are read from its mapping.
   static Result<std::unique_ptr<Model>> load(Graph graph, const Checkpoint& checkpoint, LoadOptions options);
+  /// The same with random weights (engine/dummy_weights.h): nothing is read, nothing has to stay open.
+  static Result<std::unique_ptr<Model>> load_dummy(Graph graph, LoadOptions options);
 
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] const LoadOptions& options() const { return options_; }
@@ -53,11 +55,15 @@ class Model {
   [[nodiscard]] const std::vector<std::string>& notices() const { return notices_; }
 
   Program& program() { return *program_; }
+  [[nodiscard]] const Program& program() const { return *program_; }
   CachePool& cache() { return *cache_; }
   ThreadPool& pool() { return *pool_; }
 
  private:
   Model() = default;
+  static Result<std::unique_ptr<Model>> prepare(Graph graph, LoadOptions options);
+  /// Compiles the program from `sources_` and makes the caches; `packed` as in Program::compile.
+  Status build(const std::function<void(const Node&)>& packed);
   Status choose_context(std::int64_t weight_bytes);
 
   Graph graph_;

@@ -1,6 +1,7 @@
 #include "engine/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "graph/passes.h"
@@ -123,14 +124,27 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, const Prog
   return program;
 }
 
-void Program::run(const Step& step, ThreadPool& pool) {
+void Program::run(const Step& step, ThreadPool& pool, std::span<double> seconds) {
   check(step.rows() > 0 && step.rows() <= limits_.tokens, "a step exceeds the program's tokens");
   check(static_cast<std::int64_t>(step.sampled_rows.size()) <= limits_.sampled,
         "a step samples too many rows");
   std::memcpy(place_[static_cast<std::size_t>(graph_->tokens())], step.tokens.data(),
               step.tokens.size_bytes());
-  for (Runner& node : nodes_) {
+  const auto run_node = [&](Runner& node) {
     node.kernel->run(step, {.inputs = node.inputs, .outputs = node.outputs, .scratch = scratch_}, pool);
+  };
+  if (seconds.empty()) {
+    for (Runner& node : nodes_) run_node(node);
+    return;
+  }
+  check(seconds.size() == nodes_.size(), "a step is timed into too few or too many places");
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point before = Clock::now();
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    run_node(nodes_[n]);
+    const Clock::time_point after = Clock::now();
+    seconds[n] += std::chrono::duration<double>(after - before).count();
+    before = after;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -38,8 +39,9 @@ class Program {
                                                   const std::vector<const WeightSource*>& weights,
                                                   const std::function<void(const Node&)>& packed);
 
-  /// Runs one step. The step must respect the limits.
-  void run(const Step& step, ThreadPool& pool);
+  /// Runs one step. The step must respect the limits. `seconds`, if not empty, has a place for each of the
+  /// graph's nodes, to which the time of the node is added.
+  void run(const Step& step, ThreadPool& pool, std::span<double> seconds = {});
 
   /// A value of the last step: the logits or one of ProgramOptions::keep; f32 or i32 [rows, width].
   [[nodiscard]] const void* value(ValueId id) const;

@@ -36,7 +36,7 @@ void StepRunner::run(std::span<const Piece> pieces, Sampled sampled,
                          .page_base = cache.page_base(),
                          .page_bytes = cache.layout().page_bytes,
                          .forced = forced},
-                        model_->pool());
+                        model_->pool(), seconds_);
 }
 
 std::span<const float> StepRunner::logits(std::int64_t r) const {

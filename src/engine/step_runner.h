@@ -31,6 +31,9 @@ class StepRunner {
   /// or empty.
   void run(std::span<const Piece> pieces, Sampled sampled, std::span<const std::int32_t* const> forced = {});
 
+  /// From now on adds the time of each of the graph's nodes to its place in `seconds`; empty: no longer.
+  void time_nodes(std::span<double> seconds) { seconds_ = seconds; }
+
   /// Logits of sampled row r of the last step, [vocab].
   [[nodiscard]] std::span<const float> logits(std::int64_t r) const;
 
@@ -38,6 +41,7 @@ class StepRunner {
   Model* model_;
   std::vector<std::int32_t> tokens_;
   std::vector<SequenceRows> sequences_;
+  std::span<double> seconds_;
   std::vector<std::int32_t> sampled_;
 };
 

@@ -1,4 +1,5 @@
-// scale, add_bias and sigmoid_scale: y[i] from x[i] and one number of the row, the column or the whole.
+// scale, add_bias and sigmoid_scale: y[i] from x[i] and one number of the row, the head, the column or the
+// whole.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,9 +29,9 @@ TestOp add_bias_op(std::int64_t width, const Words& bias) {
   op.value("x", width).weight("bias", {static_cast<std::int64_t>(bias.size())}, bias);
   return op;
 }
-TestOp sigmoid_scale_op(std::int64_t width, std::int64_t gate = 1) {
+TestOp sigmoid_scale_op(std::int64_t width, std::int64_t gate = 1, std::int64_t heads = 1) {
   TestOp op(sigmoid_scale_contract(), make_sigmoid_scale_cpu);
-  op.value("x", width).value("gate", gate);
+  op.value("x", width).value("gate", gate).set("heads", heads);
   return op;
 }
 
@@ -55,6 +56,22 @@ TEST(RowElementwise, AgreesWithTheReferenceHoweverItIsRun) {
   }
 }
 
+TEST(RowElementwise, AGateAHead) {
+  Random random(2);
+  for (const std::int64_t width : {1, 17, 128, 1030}) {
+    constexpr std::int64_t kRows = 3;
+    constexpr std::int64_t kHeads = 5;
+    const Words x = random.normals(kRows * kHeads * width, 3.0);
+    const Words gate = random.normals(kRows * kHeads, 10.0);
+    const TestOp op = sigmoid_scale_op(kHeads * width, kHeads, kHeads);
+    const Words y = testing::expect_rows_alone_decide(op, {x, gate}, kRows)[0];
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double expected = reference::sigmoid_scale(x[i], gate[i / static_cast<std::size_t>(width)]);
+      EXPECT_NEAR(y[i], expected, 1e-6 * std::abs(expected));
+    }
+  }
+}
+
 TEST(RowElementwise, ExtremeGates) {
   const float infinity = HUGE_VALF;
   const auto y = testing::expect_rows_alone_decide(sigmoid_scale_op(2),
@@ -69,9 +86,13 @@ TEST(RowElementwise, NamesWhatIsWrong) {
   };
   EXPECT_EQ(message(add_bias_op(8, Words(9))), "add_bias: `x` has width 8, the bias has 9");
   EXPECT_EQ(message(scale_op(8, 1e60)), "scale: attribute `factor` must be finite, it is 1e+60");
-  EXPECT_EQ(
-      message(sigmoid_scale_op(8, 2)),
-      "sigmoid_scale: `x` is f32[T, 8], `gate` is f32[T, 2], expected f32 rows and one f32 number a row");
+  EXPECT_EQ(message(sigmoid_scale_op(8, 2)),
+            "sigmoid_scale: `x` is f32[T, 8], `gate` is f32[T, 2], expected f32 rows and 1 f32 numbers a row, "
+            "one a head");
+  EXPECT_EQ(message(sigmoid_scale_op(8, 3, 3)),
+            "sigmoid_scale: `x` has width 8, which `heads` = 3 does not divide");
+  EXPECT_EQ(message(sigmoid_scale_op(8, 1, 0)),
+            "sigmoid_scale: `x` has width 8, which `heads` = 0 does not divide");
 }
 
 }  // namespace

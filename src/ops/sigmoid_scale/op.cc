@@ -8,10 +8,16 @@ namespace {
 Result<std::vector<ValueType>> infer(const NodeSpec& node) {
   const ValueType& x = node.input("x");
   const ValueType& gate = node.input("gate");
+  const std::int64_t heads = node.integer("heads");
+  if (heads < 1 || heads > x.width() || x.width() % heads != 0) {
+    return contract_error(node, "`x` has width " + std::to_string(x.width()) +
+                                    ", which `heads` = " + std::to_string(heads) + " does not divide");
+  }
   if (x.dtype != DType::kF32 || x.rows == Rows::kFixed || gate.dtype != DType::kF32 || gate.rows != x.rows ||
-      gate.width() != 1) {
+      gate.width() != heads) {
     return contract_error(node, "`x` is " + type_text(x) + ", `gate` is " + type_text(gate) +
-                                    ", expected f32 rows and one f32 number a row");
+                                    ", expected f32 rows and " + std::to_string(heads) +
+                                    " f32 numbers a row, one a head");
   }
   return std::vector<ValueType>{x};
 }
@@ -21,10 +27,12 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
 const OpContract& sigmoid_scale_contract() {
   static const OpContract contract{
       .name = "sigmoid_scale",
-      .equation = "y = x sigmoid(gate), one gate a row",
-      .source = "Qwen2-MoE and its successors: the gate of the shared expert",
+      .equation = "y = x sigmoid(gate), one gate a head",
+      .source = "Qwen2-MoE and its successors: the gate of the shared expert; gated attention (arXiv "
+                "2505.06708), head-wise",
       .inputs = {{.name = "x"}, {.name = "gate"}},
-      .attributes = {},
+      .attributes = {{"heads", AttributeType::kInt, "heads of equal width in `x`, one gate each; 1: one a row",
+                      Attribute{std::int64_t{1}}}},
       .outputs = {"y"},
       .shard = ShardRule::kRows,
       .infer = infer,

@@ -1,4 +1,4 @@
-// y = x sigmoid(gate): one gate for a whole row.
+// y = x sigmoid(gate): one gate for a whole row, or for each head of it.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // What this machine can do, measured: multiply-adds from registers and reading memory, per instruction set.
 // Performance claims are ratios to these numbers, taken in the same run.
 //
-// Header only: every benchmark is one program of one file.
+// Header only: benchmarks are programs of one file, and `firstlight bench` is the only other user.
 #pragma once
 
 #include <immintrin.h>
@@ -102,6 +102,55 @@ __attribute__((noinline)) inline void f32_chains_generic(std::int64_t steps) {
 #undef FL_CHAIN
   }
 }
+
+__attribute__((target("avx512f,avx512bw,avx512vnni"), noinline)) inline void int8_chains_avx512(
+    std::int64_t steps) {
+#define FL_CHAIN(i) __m512i y##i = _mm512_setzero_si512();
+  FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  const __m512i a = _mm512_set1_epi8(1);
+  for (std::int64_t s = 0; s < steps; ++s) {
+#define FL_CHAIN(i)                          \
+  y##i = _mm512_dpbusd_epi32(y##i, a, a);    \
+  __asm__ volatile("" : "+v"(y##i));
+    FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  }
+}
+
+/// Without an instruction for it: products of bytes in pairs, pairs to 32 bits, and the sum.
+__attribute__((target("avx2"), noinline)) inline void int8_chains_avx2(std::int64_t steps) {
+#define FL_CHAIN(i) __m256i y##i = _mm256_setzero_si256();
+  FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  __m256i a = _mm256_set1_epi8(1);
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (std::int64_t s = 0; s < steps; ++s) {
+    // `a` seems to change, or the compiler would compute its products once.
+#define FL_CHAIN(i)                                                                             \
+  __asm__ volatile("" : "+x"(a));                                                               \
+  y##i = _mm256_add_epi32(y##i, _mm256_madd_epi16(_mm256_maddubs_epi16(a, a), ones));           \
+  __asm__ volatile("" : "+x"(y##i));
+    FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  }
+}
+
+/// The plain build widens bytes to 16 bits; this counts the products alone.
+__attribute__((noinline)) inline void int8_chains_generic(std::int64_t steps) {
+#define FL_CHAIN(i) __m128i y##i = _mm_setzero_si128();
+  FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  __m128i a = _mm_set1_epi16(1);
+  for (std::int64_t s = 0; s < steps; ++s) {
+#define FL_CHAIN(i)                                    \
+  __asm__ volatile("" : "+x"(a));                      \
+  y##i = _mm_add_epi32(y##i, _mm_madd_epi16(a, a));    \
+  __asm__ volatile("" : "+x"(y##i));
+    FL_CHAINS(FL_CHAIN)
+#undef FL_CHAIN
+  }
+}
 #undef FL_CHAINS
 
 /// Multiply-adds of one step of the chains above, all lanes.
@@ -124,6 +173,19 @@ inline Chains f32_chains(Isa isa) {
 /// The best instruction for bf16: vdpbf16ps where it exists, else widening and f32.
 inline Chains bf16_chains(Isa isa) {
   return isa == Isa::kAvx512 ? Chains{&bf16_chains_avx512, 12 * 32 * 2} : f32_chains(isa);
+}
+
+/// The best instructions for 8-bit integers: vpdpbusd, or what stands for it.
+inline Chains int8_chains(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512:
+      return {&int8_chains_avx512, 12 * 64 * 2};
+    case Isa::kAvx2:
+      return {&int8_chains_avx2, 12 * 32 * 2};
+    case Isa::kGeneric:
+      break;
+  }
+  return {&int8_chains_generic, 12 * 8 * 2};
 }
 
 /// Operations per second of all threads of the pool together.

@@ -1,0 +1,148 @@
+// firstlight bench: how fast a model reads prompts and generates, against what the machine can do.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/loaded_model.h"
+#include "cli/model_flags.h"
+#include "cli/terminal.h"
+#include "cli/validators.h"
+#include "engine/meter.h"
+#include "python/tracer.h"
+
+namespace firstlight {
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  std::vector<std::int64_t> prompts = {512};
+  std::vector<std::int64_t> depths = {0};
+  std::vector<std::int64_t> streams = {1};
+  std::int64_t decode = 64;
+  std::int64_t repeat = 3;
+  std::int64_t chunk = 512;
+  std::string only;  // "prefill" or "decode"; empty: both
+  std::string json;
+  bool operators = false;
+};
+
+/// Ascending, each once.
+std::vector<std::int64_t> sorted(std::vector<std::int64_t> list) {
+  std::ranges::sort(list);
+  list.erase(std::ranges::unique(list).begin(), list.end());
+  return list;
+}
+
+/// Tokens that the longest measurement puts into a sequence.
+std::int64_t needed_context(const Flags& flags) {
+  std::int64_t after = flags.only == "prefill" ? 0 : flags.decode;
+  if (flags.only != "decode") after = std::max(after, std::ranges::max(flags.prompts));
+  return std::ranges::max(flags.depths) + after;
+}
+
+LoadOptions load_options(const Flags& flags, const TracedModel& traced) {
+  const std::int64_t streams = std::ranges::max(flags.streams);
+  LoadOptions load;
+  load.f32 = flags.model.f32;
+  load.threads = flags.model.threads;
+  load.context = flags.model.context > 0 ? flags.model.context : needed_context(flags);
+  load.max_context = traced.max_context;
+  load.step_tokens = std::max(flags.chunk, streams);
+  load.sequences = streams;
+  load.settings = flags.model.settings;
+  load.image_token_id = traced.image_token_id;
+  for (const NamedValue& n : traced.graph.names()) {
+    if (n.name.starts_with("experts.")) load.keep.push_back(n.name);
+  }
+  return load;
+}
+
+Status measure_all(const Flags& flags, Model& model, BenchReport& report) {
+  FL_ASSIGN(const std::unique_ptr<Meter> meter, Meter::create(model));
+  for (const std::int64_t depth : sorted(flags.depths)) {
+    ProgressLine filling("filling the context", ProgressLine::Unit::kTokens);
+    FL_TRY(meter->deepen(depth, [&](std::int64_t done, std::int64_t total) { filling.update(done, total); }));
+    filling.clear();
+    for (const std::int64_t tokens : sorted(flags.prompts)) {
+      if (flags.only == "decode") break;
+      FL_ASSIGN(const MeterTimes times, meter->prefill(tokens, flags.repeat, flags.operators));
+      report.add_prefill(tokens, depth, flags.chunk, times);
+    }
+    for (const std::int64_t streams : sorted(flags.streams)) {
+      if (flags.only == "prefill") break;
+      FL_ASSIGN(const MeterTimes times, meter->decode(flags.decode, streams, flags.repeat, flags.operators));
+      report.add_decode(flags.decode, depth, streams, times);
+    }
+  }
+  return {};
+}
+
+Status run(const Flags& flags) {
+  if (flags.model.context > 0 && flags.model.context < needed_context(flags)) {
+    return Error{"--ctx " + std::to_string(flags.model.context) + " is less than the " +
+                 std::to_string(needed_context(flags)) + " tokens that the longest measurement takes"};
+  }
+  auto opened = open_checkpoint(flags.model);
+  FL_ASSIGN(TracedModel traced,
+            trace_model(flags.model.folder, models_folder(), stored_bytes(flags.model, opened)));
+  FL_ASSIGN(const Checkpoint checkpoint, std::move(opened));
+  LoadOptions load = load_options(flags, traced);
+  ProgressLine progress("loading", ProgressLine::Unit::kBytes);
+  load.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
+  FL_ASSIGN(const std::unique_ptr<Model> model,
+            load_model(flags.model, std::move(traced.graph), checkpoint, std::move(load)));
+  progress.clear();
+  for (const std::string& notice : model->notices()) say_warning(notice);
+
+  const bool to_output = flags.json == "-";
+  BenchReport report(*model, flags.model, !to_output);
+  FL_TRY(measure_all(flags, *model, report));
+  return report.finish(flags.json);
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& parent) {
+  CLI::App* app = parent.add_subcommand(
+      "bench", "Measure prompts and generation on random tokens, beside what the machine can do");
+  auto flags = std::make_shared<Flags>();
+  add_model_flags(*app, flags->model);
+  app->add_option("--prompt", flags->prompts, "Lengths of prompts (default: 512)")
+      ->delimiter(',')
+      ->check(count(1 << 24))
+      ->type_name("N,…");
+  app->add_option("--decode", flags->decode, "Tokens to generate (default: 64)")
+      ->check(count(1 << 24))
+      ->type_name("N");
+  app->add_option("--depth", flags->depths, "Tokens in the context before either (default: 0)")
+      ->delimiter(',')
+      ->check(count(std::int64_t{1} << 32, 0))
+      ->type_name("N,…");
+  app->add_option("--streams", flags->streams, "Sequences that generate together (default: 1)")
+      ->delimiter(',')
+      ->check(count(1024))
+      ->type_name("N,…");
+  app->add_option("--only", flags->only, "Measure one of the two: prefill or decode")
+      ->check(one_of({"prefill", "decode"}))
+      ->type_name("prefill|decode");
+  app->add_option("--repeat", flags->repeat, "Runs of each measurement (default: 3)")
+      ->check(count(1000))
+      ->type_name("N");
+  app->add_option("--chunk", flags->chunk, "Most tokens of a prompt in a step (default: 512)")
+      ->check(count(1 << 20))
+      ->type_name("N");
+  app->add_flag("--operators", flags->operators, "Show where the time of each measurement goes");
+  app->add_option("--json", flags->json, "Write all figures to this file (-: standard output, without the table)")
+      ->type_name("FILE");
+  return {app, [flags] {
+            const Status status = run(*flags);
+            return status.ok() ? kExitSuccess : input_failure(status.error());
+          }};
+}
+
+}  // namespace firstlight
