@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "device/cpu/roofline.h"
 #include "ops/kda/op.h"
 #include "ops/op_testing.h"
-#include "device/cpu/roofline.h"
 
 namespace firstlight::bench {
 namespace {

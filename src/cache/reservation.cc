@@ -1,30 +1,29 @@
 #include "cache/reservation.h"
 
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
+
+#include "base/zeroed_memory.h"
 
 namespace firstlight {
 
 Result<Reservation> Reservation::create(std::int64_t bytes, const char* what) {
   Reservation r;
   if (bytes == 0) return r;
-  void* data = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) {
+  std::byte* const data = map_zeroed(bytes);
+  if (data == nullptr) {
     return Error{"cannot reserve " + std::to_string(bytes) + " bytes for " + what + ": " +
                  std::strerror(errno)};
   }
-  r.data_ = static_cast<std::uint8_t*>(data);
+  r.data_ = reinterpret_cast<std::uint8_t*>(data);
   r.bytes_ = bytes;
   return r;
 }
 
 Reservation::~Reservation() {
-  if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
+  if (data_ != nullptr) unmap(reinterpret_cast<std::byte*>(data_), bytes_);
 }
 
 Reservation::Reservation(Reservation&& other) noexcept

@@ -137,7 +137,8 @@ Command add_bench(CLI::App& parent) {
       ->check(count(1 << 20))
       ->type_name("N");
   app->add_flag("--operators", flags->operators, "Show where the time of each measurement goes");
-  app->add_option("--json", flags->json, "Write all figures to this file (-: standard output, without the table)")
+  app->add_option("--json", flags->json,
+                  "Write all figures to this file (-: standard output, without the table)")
       ->type_name("FILE");
   return {app, [flags] {
             const Status status = run(*flags);

@@ -104,7 +104,9 @@ BenchReport::BenchReport(Model& model, const ModelFlags& flags, bool table)
   print(formatted("%s, %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; load %.2f\n\n",
                   std::string(isa_name(model.isa())).c_str(), o.threads, peaks_.read / 1e9, peaks_.f32 / 1e9,
                   peaks_.bf16 / 1e9, peaks_.int8 / 1e9, bench::load_average()));
-  print("                tokens   depth  streams | tokens/s median     best | MB/token  MFLOP/token  of bound\n");
+  print(
+      "                tokens   depth  streams | tokens/s median     best | MB/token  MFLOP/token  of "
+      "bound\n");
 }
 
 void BenchReport::add_prefill(std::int64_t tokens, std::int64_t depth, std::int64_t chunk,

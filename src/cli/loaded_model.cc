@@ -53,8 +53,8 @@ Status load_weights(LoadedModel& loaded) {
   options.settings = loaded.flags.settings;
   options.image_token_id = loaded.traced.image_token_id;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
-  FL_ASSIGN(loaded.model, load_model(loaded.flags, std::move(loaded.traced.graph), loaded.checkpoint,
-                                     std::move(options)));
+  FL_ASSIGN(loaded.model,
+            load_model(loaded.flags, std::move(loaded.traced.graph), loaded.checkpoint, std::move(options)));
   progress.clear();
   for (const std::string& notice : loaded.model->notices()) say_warning(notice);
   FL_ASSIGN(loaded.session, Session::create(*loaded.model));

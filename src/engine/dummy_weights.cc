@@ -29,7 +29,7 @@ struct Grid {
 /// a centre that is a multiple of it and not much larger, every value is exact in bf16.
 Grid uniform(double centre, double spread) {
   int exponent = 0;
-  std::frexp(spread, &exponent);            // spread = m * 2^exponent, m in [0.5, 1)
+  std::frexp(spread, &exponent);  // spread = m * 2^exponent, m in [0.5, 1)
   const double step = std::ldexp(1.0, exponent - 7);
   const double levels = std::floor(spread / step);  // 64..127 on each side of 0
   Grid grid;

@@ -141,8 +141,9 @@ Result<MeterTimes> Meter::prefill(std::int64_t tokens, std::int64_t repeat, bool
   const std::vector<std::int32_t> prompt = random_tokens(tokens);
   // Once without the clock: memory is touched for the first time.
   rewind();
-  FL_TRY(append(depth_, std::span(prompt).first(std::min<std::size_t>(
-                            prompt.size(), static_cast<std::size_t>(model_->options().step_tokens))),
+  FL_TRY(append(depth_,
+                std::span(prompt).first(std::min<std::size_t>(
+                    prompt.size(), static_cast<std::size_t>(model_->options().step_tokens))),
                 true));
   return measure(repeat, nodes, [&] { return append(depth_, prompt, true); });
 }
@@ -173,8 +174,7 @@ Result<MeterTimes> Meter::decode(std::int64_t tokens, std::int64_t streams, std:
   std::vector<double> distinct(model_->graph().nodes().size());
   FL_TRY(decode_steps(ids, streams, &distinct));
   for (double& d : distinct) d /= static_cast<double>(tokens);
-  FL_ASSIGN(MeterTimes times,
-            measure(repeat, nodes, [&] { return decode_steps(ids, streams, nullptr); }));
+  FL_ASSIGN(MeterTimes times, measure(repeat, nodes, [&] { return decode_steps(ids, streams, nullptr); }));
   times.distinct_experts = std::move(distinct);
   return times;
 }

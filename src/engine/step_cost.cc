@@ -25,7 +25,8 @@ Arith arith_of(const Node& node, const NodeSpec& spec, const LoadOptions& option
   if (op == "linear" && spec.text("precision") == "f32") return Arith::kF32;
   if (op == "linear" && options.settings.weights != HeldAs::kStored) return Arith::kInt8;
   if (op == "moe_experts" && options.settings.experts != HeldAs::kStored) return Arith::kInt8;
-  const bool bf16 = op == "linear" || op == "moe_experts" || op == "mla" || op == "attention" || op == "dsa_index";
+  const bool bf16 =
+      op == "linear" || op == "moe_experts" || op == "mla" || op == "attention" || op == "dsa_index";
   return bf16 ? Arith::kBF16 : Arith::kF32;
 }
 
@@ -71,7 +72,9 @@ std::string node_kind(const Node& node) {
   const std::size_t dot = node.scope.rfind('.');
   std::string kind(node.contract->name);
   if (node.scope.empty()) return kind;
-  return kind.append(" (").append(dot == std::string::npos ? node.scope : node.scope.substr(dot + 1)).append(")");
+  return kind.append(" (")
+      .append(dot == std::string::npos ? node.scope : node.scope.substr(dot + 1))
+      .append(")");
 }
 
 }  // namespace firstlight

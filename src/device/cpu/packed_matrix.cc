@@ -1,14 +1,14 @@
 #include "device/cpu/packed_matrix.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <string>
 
+#include "base/zeroed_memory.h"
 #include "device/cpu/quantise.h"
 
 namespace firstlight {
@@ -16,7 +16,6 @@ namespace firstlight {
 namespace {
 
 constexpr std::int64_t kPanel = PackedMatrix::kPanel;
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 constexpr std::int64_t kCacheLine = 64;
 
 std::int64_t panels_for(std::int64_t rows) { return (rows + kPanel - 1) / kPanel; }
@@ -52,17 +51,46 @@ std::int64_t bytes_of_panel(std::int64_t k, Packing target) {
   return 0;
 }
 
-/// Zeroed memory. Weights are megabytes read in order: huge pages save most of the TLB misses. Only whole
-/// huge pages ask for them, so a small matrix wastes nothing.
-std::byte* allocate(std::int64_t bytes) {
-  const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
-  const std::int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* p = std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(rounded));
-  if (p == nullptr) return nullptr;
-  const std::int64_t huge = bytes / kHugePage * kHugePage;
-  if (huge > 0)
-    madvise(p, static_cast<std::size_t>(huge), MADV_HUGEPAGE);  // a hint: failure costs speed only
-  return static_cast<std::byte*>(p);
+/// Where packed weights lie: large pieces that many matrices share, because an expert alone may be smaller
+/// than a huge page. A piece lives as long as one of its matrices.
+class WeightPiece {
+ public:
+  explicit WeightPiece(std::int64_t bytes) : data_(map_zeroed(bytes)), bytes_(bytes) {}
+  ~WeightPiece() {
+    if (data_ != nullptr) unmap(data_, bytes_);
+  }
+  WeightPiece(const WeightPiece&) = delete;
+  WeightPiece& operator=(const WeightPiece&) = delete;
+
+  /// Null when it does not fit.
+  std::byte* take(std::int64_t bytes) {
+    if (data_ == nullptr || bytes > bytes_ - used_) return nullptr;
+    std::byte* const p = data_ + used_;
+    used_ += bytes;
+    return p;
+  }
+
+ private:
+  std::byte* data_;
+  std::int64_t bytes_;
+  std::int64_t used_ = 0;
+};
+
+/// `bytes` of zeroed memory, aligned to lines; null when there is none.
+std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
+  constexpr std::int64_t kPiece = 16 * kHugePage;
+  static std::mutex mutex;
+  static std::weak_ptr<WeightPiece> shared;
+  const std::int64_t rounded = round_up(bytes, kCacheLine);
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<WeightPiece> piece = shared.lock();
+  std::byte* p = piece == nullptr ? nullptr : piece->take(rounded);
+  if (p == nullptr) {
+    piece = std::make_shared<WeightPiece>(std::max(rounded, kPiece));
+    p = piece->take(rounded);
+    if (rounded < kPiece) shared = piece;
+  }
+  return p == nullptr ? nullptr : std::shared_ptr<std::byte>(std::move(piece), p);
 }
 
 using Words = std::uint32_t __attribute__((vector_size(16)));  // 4 elements of 4 bytes: f32s or bf16 pairs
@@ -219,7 +247,7 @@ class Packer {
     if (m.panels() > std::numeric_limits<std::int64_t>::max() / 2 / m.panel_bytes_) {
       return Error{"pack: weights of " + std::to_string(m.n_) + " x " + std::to_string(k) + " overflow"};
     }
-    m.data_.reset(allocate(m.bytes()));
+    m.data_ = allocate(m.bytes());
     if (m.data_ == nullptr) {
       return Error{"pack: not enough memory for " + std::to_string(m.bytes()) + " bytes of weights"};
     }
@@ -296,8 +324,6 @@ class Packer {
     }
   }
 };
-
-void PackedMatrix::Free::operator()(std::byte* p) const { std::free(p); }
 
 float PackedMatrix::at(std::int64_t n, std::int64_t k) const {
   for (std::int64_t p = 0; p < panels(); ++p) {

@@ -63,11 +63,8 @@ class PackedMatrix {
  private:
   friend class Packer;
   [[nodiscard]] float quantised_at(const std::byte* panel, std::int64_t n, std::int64_t k) const;
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  std::unique_ptr<std::byte, Free> data_;  // [panels][panel_bytes], 64-byte aligned
-  std::vector<PanelSpan> spans_;           // [panels]
+  std::shared_ptr<std::byte> data_;  // [panels][panel_bytes], 64-byte aligned
+  std::vector<PanelSpan> spans_;     // [panels]
   std::vector<PackedPart> parts_;
   std::int64_t n_ = 0;
   std::int64_t k_ = 0;

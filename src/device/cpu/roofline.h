@@ -110,8 +110,8 @@ __attribute__((target("avx512f,avx512bw,avx512vnni"), noinline)) inline void int
 #undef FL_CHAIN
   const __m512i a = _mm512_set1_epi8(1);
   for (std::int64_t s = 0; s < steps; ++s) {
-#define FL_CHAIN(i)                          \
-  y##i = _mm512_dpbusd_epi32(y##i, a, a);    \
+#define FL_CHAIN(i)                       \
+  y##i = _mm512_dpbusd_epi32(y##i, a, a); \
   __asm__ volatile("" : "+v"(y##i));
     FL_CHAINS(FL_CHAIN)
 #undef FL_CHAIN
@@ -127,9 +127,9 @@ __attribute__((target("avx2"), noinline)) inline void int8_chains_avx2(std::int6
   const __m256i ones = _mm256_set1_epi16(1);
   for (std::int64_t s = 0; s < steps; ++s) {
     // `a` seems to change, or the compiler would compute its products once.
-#define FL_CHAIN(i)                                                                             \
-  __asm__ volatile("" : "+x"(a));                                                               \
-  y##i = _mm256_add_epi32(y##i, _mm256_madd_epi16(_mm256_maddubs_epi16(a, a), ones));           \
+#define FL_CHAIN(i)                                                                   \
+  __asm__ volatile("" : "+x"(a));                                                     \
+  y##i = _mm256_add_epi32(y##i, _mm256_madd_epi16(_mm256_maddubs_epi16(a, a), ones)); \
   __asm__ volatile("" : "+x"(y##i));
     FL_CHAINS(FL_CHAIN)
 #undef FL_CHAIN
@@ -143,9 +143,9 @@ __attribute__((noinline)) inline void int8_chains_generic(std::int64_t steps) {
 #undef FL_CHAIN
   __m128i a = _mm_set1_epi16(1);
   for (std::int64_t s = 0; s < steps; ++s) {
-#define FL_CHAIN(i)                                    \
-  __asm__ volatile("" : "+x"(a));                      \
-  y##i = _mm_add_epi32(y##i, _mm_madd_epi16(a, a));    \
+#define FL_CHAIN(i)                                 \
+  __asm__ volatile("" : "+x"(a));                   \
+  y##i = _mm_add_epi32(y##i, _mm_madd_epi16(a, a)); \
   __asm__ volatile("" : "+x"(y##i));
     FL_CHAINS(FL_CHAIN)
 #undef FL_CHAIN

@@ -86,9 +86,10 @@ TEST(RowElementwise, NamesWhatIsWrong) {
   };
   EXPECT_EQ(message(add_bias_op(8, Words(9))), "add_bias: `x` has width 8, the bias has 9");
   EXPECT_EQ(message(scale_op(8, 1e60)), "scale: attribute `factor` must be finite, it is 1e+60");
-  EXPECT_EQ(message(sigmoid_scale_op(8, 2)),
-            "sigmoid_scale: `x` is f32[T, 8], `gate` is f32[T, 2], expected f32 rows and 1 f32 numbers a row, "
-            "one a head");
+  EXPECT_EQ(
+      message(sigmoid_scale_op(8, 2)),
+      "sigmoid_scale: `x` is f32[T, 8], `gate` is f32[T, 2], expected f32 rows and 1 f32 numbers a row, "
+      "one a head");
   EXPECT_EQ(message(sigmoid_scale_op(8, 3, 3)),
             "sigmoid_scale: `x` has width 8, which `heads` = 3 does not divide");
   EXPECT_EQ(message(sigmoid_scale_op(8, 1, 0)),

@@ -28,9 +28,8 @@ class SigmoidScale final : public Kernel {
 }  // namespace
 
 Result<std::unique_ptr<Kernel>> make_sigmoid_scale_cpu(const KernelContext& context) {
-  return std::unique_ptr<Kernel>(std::make_unique<SigmoidScale>(FL_PICK(context.isa, kSigmoidScaleKernels),
-                                                                context.node.input("x"),
-                                                                context.node.integer("heads")));
+  return std::unique_ptr<Kernel>(std::make_unique<SigmoidScale>(
+      FL_PICK(context.isa, kSigmoidScaleKernels), context.node.input("x"), context.node.integer("heads")));
 }
 
 }  // namespace firstlight

@@ -28,10 +28,12 @@ const OpContract& sigmoid_scale_contract() {
   static const OpContract contract{
       .name = "sigmoid_scale",
       .equation = "y = x sigmoid(gate), one gate a head",
-      .source = "Qwen2-MoE and its successors: the gate of the shared expert; gated attention (arXiv "
-                "2505.06708), head-wise",
+      .source =
+          "Qwen2-MoE and its successors: the gate of the shared expert; gated attention (arXiv "
+          "2505.06708), head-wise",
       .inputs = {{.name = "x"}, {.name = "gate"}},
-      .attributes = {{"heads", AttributeType::kInt, "heads of equal width in `x`, one gate each; 1: one a row",
+      .attributes = {{"heads", AttributeType::kInt,
+                      "heads of equal width in `x`, one gate each; 1: one a row",
                       Attribute{std::int64_t{1}}}},
       .outputs = {"y"},
       .shard = ShardRule::kRows,
