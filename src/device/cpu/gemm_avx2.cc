@@ -9,9 +9,8 @@ namespace {
 
 // 6 x 16 columns are 12 accumulators, with 2 weights and a broadcast 15 of 16 ymm.
 constexpr int kMaxRows = 6;
-/// Two multiply-adds are issued every cycle and take 4: 8 independent ymm chains, except at 3 rows, where 12
-/// accumulators would leave no room for the weights.
-constexpr int vecs_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+/// From 3 rows on half a panel, for the sake of registers; fewer wait for memory and read it as one stream.
+constexpr int vecs_for(int rows) { return rows <= 2 ? 2 : 1; }
 
 // 4 x 16 columns are 8 accumulators; two weights, their sizes, x and three temporaries fill the rest.
 constexpr int kMaxQuantisedRows = 4;

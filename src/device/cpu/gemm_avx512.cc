@@ -9,8 +9,8 @@ namespace {
 
 // 12 x 2 accumulators + 2 weights + X as a broadcast memory operand: 27 of 32 zmm.
 constexpr int kMaxRows = 12;
-/// A multiply-add is issued every cycle and takes 4 to 6: at least 8 independent chains.
-constexpr int vecs_for(int rows) { return rows == 1 ? 8 : rows <= 3 ? 4 : 2; }
+/// One panel, so that memory is read as one stream; few rows wait for memory, not for their few chains.
+constexpr int vecs_for(int) { return 2; }
 // 12 integer and 12 f32 accumulators, 2 weights and an x: 27 of 32.
 constexpr int kMaxQuantisedRows = 6;
 
