@@ -293,6 +293,64 @@ bool is_exact_in_bf16(const WeightData& weight) {
   return true;
 }
 
+bool has_row_codes(const WeightData& weight) {
+  if (weight.format == WeightFormat::kMXFP4) return true;
+  if (weight.format != WeightFormat::kInt) return false;
+  const std::int64_t width = weight_row_elements(weight);
+  if (weight.bits == 4) return weight.block_columns == 32 && weight.scale.dtype == DType::kBF16;
+  if (weight.block_columns < width) return false;
+  // Kernels multiply the size of a code with a sign, which -128 does not have.
+  for (std::int64_t row = 0; row < weight_rows(weight); ++row) {
+    const std::uint8_t* const codes = weight.data.data + weight.rows.stored(row) * ((width + 3) / 4 * 4);
+    if (std::memchr(codes, 0, static_cast<std::size_t>(width)) != nullptr) return false;
+  }
+  return true;
+}
+
+Status read_row_codes(const WeightData& weight, std::int64_t row, std::int8_t* codes, std::uint8_t* scales) {
+  const std::int64_t width = weight_row_elements(weight);
+  const std::int64_t stored = weight.rows.stored(row);
+  if (weight.format == WeightFormat::kMXFP4) {
+    const std::int64_t groups = width / kMXFP4Group;
+    const std::uint8_t* const packed = weight.data.data + stored * width / 2;
+    std::copy_n(weight.scale.data + stored * groups, groups, scales);
+    for (std::int64_t g = 0; g < groups; ++g) {
+      if (scales[g] >= kMXFP4FirstOverflowingScale) {
+        FL_TRY(check_group(weight, row, scales[g], packed + g * kMXFP4Group / 2));
+      }
+    }
+    for (std::int64_t i = 0; i < width / 2; ++i) {
+      codes[2 * i] = static_cast<std::int8_t>(packed[i] & 15);
+      codes[2 * i + 1] = static_cast<std::int8_t>(packed[i] >> 4);
+    }
+    return {};
+  }
+  const ScaleRow row_scales(weight, row);
+  for (std::int64_t begin = 0; begin < width; begin += weight.block_columns) {
+    const std::int64_t block = begin / weight.block_columns;
+    const float scale = row_scales.at(block);
+    const float most = scale * (weight.bits == 4 ? -8.0F : -127.0F);
+    if (!std::isfinite(most)) {
+      return row_error(weight, row,
+                       "a scale is not a number, or too large, in column " + std::to_string(begin));
+    }
+    if (weight.bits == 4) {
+      const std::uint16_t half = f32_to_bf16(scale);
+      std::memcpy(scales + 2 * block, &half, sizeof(half));
+    } else {
+      std::memcpy(scales, &scale, sizeof(scale));
+    }
+  }
+  const int per_byte = static_cast<int>(8 / weight.bits);
+  const std::uint8_t* const packed =
+      weight.data.data + stored * ((width + 4 * per_byte - 1) / (4 * per_byte) * 4);
+  for (std::int64_t k = 0; k < width; ++k) {
+    const int bits = weight.bits == 8 ? packed[k] : (packed[k / 2] >> (k % 2 * 4)) & 15;
+    codes[k] = static_cast<std::int8_t>(bits - (weight.bits == 8 ? 128 : 8));
+  }
+  return {};
+}
+
 Status read_rows_f32(const WeightData& weight, std::int64_t row_begin, std::int64_t row_count, float* out) {
   return read_rows(weight, row_begin, row_count, out);
 }

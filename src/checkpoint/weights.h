@@ -101,6 +101,12 @@ Result<BoundWeights> bind_weights(const Checkpoint& checkpoint, const std::vecto
 /// Where a row lies in one piece as plain numbers of this type, or null.
 [[nodiscard]] const std::uint8_t* stored_row(const WeightData& weight, std::int64_t row, DType type);
 
+/// Rows as they are stored, without rounding: for MXFP4, and for integers with one scale a row (8 bits) or a
+/// bf16 scale for 32 columns (4 bits). Others have no codes.
+[[nodiscard]] bool has_row_codes(const WeightData& weight);
+/// codes [K]: 0..15 of E2M1, or integers; scales: E8M0 bytes, one f32, or bf16 halves.
+Status read_row_codes(const WeightData& weight, std::int64_t row, std::int8_t* codes, std::uint8_t* scales);
+
 /// Whether every value is the same in bf16: always for BF16 and MXFP4, for FP8 if the scales allow it.
 [[nodiscard]] bool is_exact_in_bf16(const WeightData& weight);
 

@@ -129,12 +129,13 @@ Grid grid_of(const Graph& graph, const WeightDecl& weight, const Reader& reader,
 
 class DummyWeight final : public WeightSource {
  public:
-  DummyWeight(std::string name, Shape shape, const Grid& grid)
-      : name_(std::move(name)), shape_(std::move(shape)), seed_(seed_of(name_)), grid_(grid) {}
+  DummyWeight(std::string name, Shape shape, const Grid& grid, HeldAs form)
+      : name_(std::move(name)), shape_(std::move(shape)), seed_(seed_of(name_)), grid_(grid), form_(form) {}
 
   [[nodiscard]] const std::string& name() const override { return name_; }
   [[nodiscard]] const Shape& shape() const override { return shape_; }
   [[nodiscard]] bool exact_in_bf16() const override { return true; }
+  [[nodiscard]] HeldAs stored_form() const override { return form_; }
   Status read_rows(std::int64_t begin, std::int64_t count, float* out) const override {
     const std::int64_t columns = elements() / std::max<std::int64_t>(rows(), 1);
     const std::int64_t words = (columns + 7) / 8;
@@ -153,7 +154,16 @@ class DummyWeight final : public WeightSource {
   Shape shape_;
   std::uint64_t seed_;
   Grid grid_;
+  HeldAs form_;
 };
+
+/// What kernels can hold of a packed weight, see WeightSource.
+HeldAs form_of(const Quantization& q) {
+  if (q.format == WeightFormat::kMXFP4) return HeldAs::kMxfp4;
+  if (q.format != WeightFormat::kInt) return HeldAs::kStored;
+  if (q.bits == 4) return q.block_columns == 32 ? HeldAs::kInt4 : HeldAs::kStored;
+  return q.block_columns == 0 ? HeldAs::kInt8 : HeldAs::kStored;
+}
 
 }  // namespace
 
@@ -163,8 +173,10 @@ Result<std::vector<std::unique_ptr<WeightSource>>> make_dummy_weights(const Grap
   std::vector<std::unique_ptr<WeightSource>> sources;
   for (std::size_t w = 0; w < readers.size(); ++w) {
     const WeightDecl& weight = graph.weights()[w];
-    sources.push_back(std::make_unique<DummyWeight>(weight_label(weight), weight.shape,
-                                                    grid_of(graph, weight, readers[w], not_converted)));
+    const bool packed = is_packed(graph, weight, readers[w], not_converted);
+    sources.push_back(std::make_unique<DummyWeight>(
+        weight_label(weight), weight.shape, grid_of(graph, weight, readers[w], not_converted),
+        packed ? form_of(graph.quantization()) : HeldAs::kStored));
   }
   return sources;
 }

@@ -8,7 +8,10 @@ namespace {
 class CheckpointWeight final : public WeightSource {
  public:
   CheckpointWeight(WeightData data, std::function<void(const WeightData&)> released)
-      : data_(std::move(data)), exact_(is_exact_in_bf16(data_)), released_(std::move(released)) {}
+      : data_(std::move(data)),
+        exact_(is_exact_in_bf16(data_)),
+        has_codes_(has_row_codes(data_)),
+        released_(std::move(released)) {}
 
   [[nodiscard]] const std::string& name() const override { return data_.name; }
   [[nodiscard]] const Shape& shape() const override { return data_.shape; }
@@ -19,12 +22,23 @@ class CheckpointWeight final : public WeightSource {
   [[nodiscard]] const std::uint8_t* stored_row(std::int64_t row, DType type) const override {
     return firstlight::stored_row(data_, row, type);
   }
+  [[nodiscard]] HeldAs stored_form() const override {
+    if (!has_codes_) return HeldAs::kStored;
+    return data_.format == WeightFormat::kMXFP4 ? HeldAs::kMxfp4
+           : data_.bits == 4                    ? HeldAs::kInt4
+                                                : HeldAs::kInt8;
+  }
+  Result<bool> read_codes(std::int64_t row, std::int8_t* codes, std::uint8_t* scales) const override {
+    FL_TRY(read_row_codes(data_, row, codes, scales));
+    return true;
+  }
   [[nodiscard]] bool reading_may_fail() const override { return data_.format != WeightFormat::kPlain; }
   void release() const override { released_(data_); }
 
  private:
   WeightData data_;
   bool exact_;
+  bool has_codes_;
   std::function<void(const WeightData&)> released_;
 };
 

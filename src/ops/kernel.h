@@ -68,6 +68,15 @@ class WeightSource {
   [[nodiscard]] virtual const std::uint8_t* stored_row(std::int64_t /*row*/, DType /*type*/) const {
     return nullptr;
   }
+  /// The form of few bits in which the weight is stored and kernels can hold it as it is; kStored when there
+  /// is none.
+  [[nodiscard]] virtual HeldAs stored_form() const { return HeldAs::kStored; }
+  /// A row in that form, as device/cpu/quantise.h lays out codes and scales. False: only read_rows knows the
+  /// row, and rounding what it gives to the form loses nothing that matters.
+  virtual Result<bool> read_codes(std::int64_t /*row*/, std::int8_t* /*codes*/,
+                                  std::uint8_t* /*scales*/) const {
+    return false;
+  }
   /// Whether read_rows can fail: codes or scales that are no numbers.
   [[nodiscard]] virtual bool reading_may_fail() const { return false; }
   /// The kernel has all it needs of the weight: what is stored may leave the memory. Reading it again is

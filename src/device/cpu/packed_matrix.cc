@@ -164,7 +164,7 @@ class Rows {
   /// The row as codes and scales of the packed type.
   void quantised_row(std::int64_t row, std::vector<float>& values, std::int8_t* codes,
                      std::uint8_t* scales) const {
-    if (source_ != nullptr && source_->codes) return source_->codes(row, codes, scales);
+    if (source_ != nullptr && source_->codes && source_->codes(row, codes, scales)) return;
     read(row, values.data());
     switch (target_) {
       case Packing::kInt8: {

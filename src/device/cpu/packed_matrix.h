@@ -87,7 +87,7 @@ struct RowSource {
   std::int64_t rows = 0;
   std::function<void(std::int64_t row, float* out)> read;
   std::function<const std::uint8_t*(std::int64_t row)> stored = {};
-  std::function<void(std::int64_t row, std::int8_t* codes, std::uint8_t* scales)> codes = {};
+  std::function<bool(std::int64_t row, std::int8_t* codes, std::uint8_t* scales)> codes = {};
 };
 
 /// Packs W[N, K] of BF16, F32 or F16. Values are rounded to nearest even where `target` is narrower. The

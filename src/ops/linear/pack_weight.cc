@@ -25,6 +25,20 @@ class FirstFailure {
   Status status_;
 };
 
+HeldAs common_form(const std::vector<const WeightSource*>& weights) {
+  const HeldAs first = weights[0]->stored_form();
+  const bool all =
+      std::ranges::all_of(weights, [&](const WeightSource* w) { return w->stored_form() == first; });
+  return all ? first : HeldAs::kStored;
+}
+
+}  // namespace
+
+HeldAs held_form(HeldAs asked, HeldAs stored) {
+  if (stored == HeldAs::kInt4 || stored == HeldAs::kMxfp4) return stored;
+  return asked == HeldAs::kStored ? stored : asked;
+}
+
 Packing packing_of(HeldAs held, bool exact_in_bf16, bool f32, bool keep_f32) {
   if (!f32 && !keep_f32) {
     if (held == HeldAs::kInt8) return Packing::kInt8;
@@ -35,13 +49,12 @@ Packing packing_of(HeldAs held, bool exact_in_bf16, bool f32, bool keep_f32) {
                    keep_f32);
 }
 
-}  // namespace
-
 Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weights,
                                    const KernelContext& context, HeldAs held, bool keep_f32) {
   const std::int64_t columns = weights[0]->elements() / weights[0]->rows();
   const bool exact = std::ranges::all_of(weights, &WeightSource::exact_in_bf16);
-  const Packing target = packing_of(held, exact, context.f32, keep_f32);
+  const HeldAs form = context.f32 || keep_f32 ? HeldAs::kStored : common_form(weights);
+  const Packing target = packing_of(held_form(held, form), exact, context.f32, keep_f32);
   // A row source cannot fail, a weight can (a scale that is not a number): the first failure in the order of
   // rows is kept, whichever thread meets it.
   FirstFailure failure;
@@ -55,6 +68,13 @@ Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weigh
       }
     };
     RowSource source{.rows = weight->rows(), .read = read};
+    if (packing_of(form, exact, context.f32, keep_f32) == target && form != HeldAs::kStored) {
+      source.codes = [&failure, weight, before](std::int64_t row, std::int8_t* codes, std::uint8_t* scales) {
+        const Result<bool> given = weight->read_codes(row, codes, scales);
+        if (!given.ok()) failure.keep(before + row, Status(given.error()));
+        return given.ok() && *given;
+      };
+    }
     if (target == Packing::kF32 || target == Packing::kBF16) {
       const DType type = target == Packing::kF32 ? DType::kF32 : DType::kBF16;
       source.stored = [weight, type](std::int64_t row) { return weight->stored_row(row, type); };

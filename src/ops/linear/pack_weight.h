@@ -11,6 +11,10 @@
 
 namespace firstlight {
 
+/// What a weight is held as when `asked` for and `stored` so: 4 bits are never widened, nor rounded again.
+HeldAs held_form(HeldAs asked, HeldAs stored);
+Packing packing_of(HeldAs held, bool exact_in_bf16, bool f32, bool keep_f32);
+
 /// One weight [N, K].
 Result<PackedMatrix> pack_weight(const WeightSource& weight, const KernelContext& context, HeldAs held,
                                  bool keep_f32 = false);
