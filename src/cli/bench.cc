@@ -36,7 +36,7 @@ struct Flags {
 /// Ascending, each once.
 std::vector<std::int64_t> sorted(std::vector<std::int64_t> list) {
   std::ranges::sort(list);
-  list.erase(std::ranges::unique(list).begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
   return list;
 }
 

@@ -160,7 +160,7 @@ Result<MeterTimes> Meter::measure(std::int64_t repeat, bool nodes, const std::fu
         {.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
          .cpu_seconds = process_seconds() - cpu});
     runner_.time_nodes({});
-    FL_TRY(status);
+    if (!status.ok()) return Error{status.error()};
   }
   rewind();
   for (const double sum : node_sum_) times.node_mean.push_back(sum / static_cast<double>(units_));
@@ -230,7 +230,7 @@ void Meter::count_experts(std::int64_t rows, std::vector<double>& distinct) cons
     const std::int64_t width = model_->graph().values()[static_cast<std::size_t>(value)].type.width();
     std::vector<std::int32_t> ids(chosen, chosen + rows * width);
     std::ranges::sort(ids);
-    distinct[node] += static_cast<double>(std::ranges::unique(ids).begin() - ids.begin());
+    distinct[node] += static_cast<double>(std::unique(ids.begin(), ids.end()) - ids.begin());
   }
 }
 
