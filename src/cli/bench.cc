@@ -1,6 +1,7 @@
 // firstlight bench: how fast a model reads prompts and generates, against what the machine can do.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,7 +27,8 @@ struct Flags {
   std::int64_t decode = 64;
   std::int64_t repeat = 3;
   std::int64_t chunk = 512;
-  std::string only;  // "prefill" or "decode"; empty: both
+  std::int64_t fast_fill = 0;  // tokens of a context that are computed; 0: all
+  std::string only;            // "prefill" or "decode"; empty: both
   std::string json;
   bool operators = false;
 };
@@ -34,7 +36,7 @@ struct Flags {
 /// Ascending, each once.
 std::vector<std::int64_t> sorted(std::vector<std::int64_t> list) {
   std::ranges::sort(list);
-  list.erase(std::ranges::unique(list).begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
   return list;
 }
 
@@ -66,17 +68,18 @@ Status measure_all(const Flags& flags, Model& model, BenchReport& report) {
   FL_ASSIGN(const std::unique_ptr<Meter> meter, Meter::create(model));
   for (const std::int64_t depth : sorted(flags.depths)) {
     ProgressLine filling("filling the context", ProgressLine::Unit::kTokens);
-    FL_TRY(meter->deepen(depth, [&](std::int64_t done, std::int64_t total) { filling.update(done, total); }));
+    FL_TRY(meter->deepen(depth, flags.fast_fill > 0 ? flags.fast_fill : depth,
+                         [&](std::int64_t done, std::int64_t total) { filling.update(done, total); }));
     filling.clear();
     for (const std::int64_t tokens : sorted(flags.prompts)) {
       if (flags.only == "decode") break;
-      FL_ASSIGN(const MeterTimes times, meter->prefill(tokens, flags.repeat, flags.operators));
-      report.add_prefill(tokens, depth, flags.chunk, times);
+      FL_ASSIGN(MeterTimes times, meter->prefill(tokens, flags.repeat, flags.operators));
+      report.add_prefill(tokens, depth, flags.chunk, std::move(times));
     }
     for (const std::int64_t streams : sorted(flags.streams)) {
       if (flags.only == "prefill") break;
-      FL_ASSIGN(const MeterTimes times, meter->decode(flags.decode, streams, flags.repeat, flags.operators));
-      report.add_decode(flags.decode, depth, streams, times);
+      FL_ASSIGN(MeterTimes times, meter->decode(flags.decode, streams, flags.repeat, flags.operators));
+      report.add_decode(flags.decode, depth, streams, std::move(times));
     }
   }
   return {};
@@ -99,10 +102,20 @@ Status run(const Flags& flags) {
   progress.clear();
   for (const std::string& notice : model->notices()) say_warning(notice);
 
-  const bool to_output = flags.json == "-";
-  BenchReport report(*model, flags.model, !to_output);
+  BenchReport report(*model, flags.model, flags.fast_fill);
   FL_TRY(measure_all(flags, *model, report));
-  return report.finish(flags.json);
+  const std::string json =
+      report.json().dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  if (!flags.json.empty() && flags.json != "-") {
+    std::ofstream file(flags.json, std::ios::binary | std::ios::trunc);
+    file << json;
+    file.close();
+    if (!file) return Error{flags.json + ": cannot be written"};
+  }
+  if (!write_output(flags.json == "-" ? json : report.table())) {
+    return Error{"standard output: cannot be written"};
+  }
+  return {};
 }
 
 }  // namespace
@@ -135,6 +148,11 @@ Command add_bench(CLI::App& parent) {
       ->type_name("N");
   app->add_option("--chunk", flags->chunk, "Most tokens of a prompt in a step (default: 512)")
       ->check(count(1 << 20))
+      ->type_name("N");
+  app->add_option("--fast-fill", flags->fast_fill,
+                  "Compute only the first N tokens of a context and repeat their cache pages behind them: to "
+                  "look at deep contexts quickly, not for figures to compare")
+      ->check(count(1 << 24, kPageTokens))
       ->type_name("N");
   app->add_flag("--operators", flags->operators, "Show where the time of each measurement goes");
   app->add_option("--json", flags->json,

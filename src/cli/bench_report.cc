@@ -1,10 +1,14 @@
 #include "cli/bench_report.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -30,28 +34,6 @@ constexpr const char* held_as_name(HeldAs held) {
   return "?";
 }
 
-/// Seconds below which no machine of these peaks computes the nodes, by what bounds them.
-struct Bounds {
-  double bytes = 0;
-  double flops = 0;
-  double memory_seconds = 0;     // all bytes
-  double compute_seconds = 0;    // all operations
-  double attention_seconds = 0;  // operations of nodes that read the context
-};
-
-Bounds bounds_of(const std::vector<NodeCost>& costs, const MachinePeaks& peaks) {
-  Bounds b;
-  for (const NodeCost& node : costs) {
-    const double bytes = node.cost.weight_bytes + node.cost.cache_bytes;
-    b.bytes += bytes;
-    b.flops += node.cost.flops;
-    b.memory_seconds += bytes / peaks.read;
-    b.compute_seconds += node.cost.flops / peaks.of(node.arith);
-    if (node.reads_context) b.attention_seconds += node.cost.flops / peaks.of(node.arith);
-  }
-  return b;
-}
-
 template <class... Values>
 std::string formatted(const char* format, Values... values) {
   char line[256];
@@ -61,76 +43,100 @@ std::string formatted(const char* format, Values... values) {
 
 }  // namespace
 
-MachinePeaks measure_peaks(Model& model) {
-  constexpr int kRounds = 7;
-  constexpr std::int64_t kBytes = std::int64_t{256} << 20;  // far more than caches hold
-  constexpr std::int64_t kAhead = 4096;                     // the reader prefetches behind the end
-  std::vector<std::byte> memory(kBytes + kAhead + 64);
-  std::memset(memory.data(), 1, memory.size());
-  const auto begin = (reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64;
-  const auto* aligned = reinterpret_cast<const std::byte*>(begin);
+MachinePeaks measure_peaks(Model& model, MachinePeaks peaks) {
+  // Whole models are timed by the clock, and so is the machine: threads that run at once share its memory
+  // and, where they share a core, its arithmetic. The best of many short samples is what others left alone.
+  constexpr int kRounds = 32;
+  constexpr std::int64_t kPart = std::int64_t{64} << 20;  // more than the caches of a few cores hold
+  constexpr std::int64_t kParts = 4;                      // read in turn, so that none is there still
+  constexpr std::int64_t kAhead = 4096;                   // the reader prefetches behind the end
+  constexpr std::int64_t kSteps = 500'000;                // a millisecond: waking the threads is little
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  constexpr std::size_t kBytes = (kParts * kPart + kAhead + kHugePage - 1) / kHugePage * kHugePage;
+  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBytes)), &std::free);
+  check(memory != nullptr, "no memory to measure the machine's memory with");
+  madvise(memory.get(), kBytes, MADV_HUGEPAGE);  // as weights have it; a hint
+  std::memset(memory.get(), 1, kBytes);
   ThreadPool& pool = model.pool();
-  MachinePeaks peaks;
+  const auto seconds = [&](const auto& body) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.run(body);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const auto operations = [&](bench::Chains chains) {
+    const double time = seconds([&](int) { chains.run(kSteps); });
+    return chains.operations * static_cast<double>(kSteps) * pool.threads() / time;
+  };
   for (int round = 0; round < kRounds; ++round) {
-    peaks.read = std::max(peaks.read, bench::measure_read(pool, model.isa(), aligned, kBytes));
-    peaks.f32 = std::max(peaks.f32, bench::measure_peak(pool, bench::f32_chains(model.isa())));
-    peaks.bf16 = std::max(peaks.bf16, bench::measure_peak(pool, bench::bf16_chains(model.isa())));
-    peaks.int8 = std::max(peaks.int8, bench::measure_peak(pool, bench::int8_chains(model.isa())));
+    const std::byte* part = memory.get() + round % kParts * kPart;
+    const double time = seconds([&](int thread) {
+      constexpr std::int64_t kUnit = 4096;
+      const Range share = static_range(kPart / kUnit, thread, pool.threads());
+      bench::read_all(model.isa(), part + share.begin * kUnit, (share.end - share.begin) * kUnit);
+    });
+    peaks.read = std::max(peaks.read, static_cast<double>(kPart) / time);
+    peaks.f32 = std::max(peaks.f32, operations(bench::f32_chains(model.isa())));
+    peaks.bf16 = std::max(peaks.bf16, operations(bench::bf16_chains(model.isa())));
+    peaks.int8 = std::max(peaks.int8, operations(bench::int8_chains(model.isa())));
   }
   return peaks;
 }
 
-BenchReport::BenchReport(Model& model, const ModelFlags& flags, bool table)
-    : model_(&model), table_(table), peaks_(measure_peaks(model)) {
-  const LoadOptions& o = model.options();
-  json_["model"] = {{"folder", flags.folder},
-                    {"family", model.graph().family()},
-                    {"load_format", flags.dummy ? "dummy" : "auto"},
-                    {"dtype", o.f32 ? "f32" : "bf16"},
-                    {"weights", held_as_name(o.settings.weights)},
-                    {"experts", held_as_name(o.settings.experts)},
-                    {"weight_bytes", model.weight_bytes()}};
-  json_["machine"] = {{"isa", isa_name(model.isa())},
-                      {"threads", o.threads},
-                      {"load_average", bench::load_average()},
-                      {"read_bytes_per_second", peaks_.read},
-                      {"f32_operations_per_second", peaks_.f32},
-                      {"bf16_operations_per_second", peaks_.bf16},
-                      {"int8_operations_per_second", peaks_.int8}};
-  json_["results"] = Json::array();
-  print(formatted("%s, %s arithmetic, weights %s, experts %s: %.0f MB held\n", model.graph().family().c_str(),
-                  o.f32 ? "f32" : "bf16", held_as_name(o.settings.weights), held_as_name(o.settings.experts),
-                  static_cast<double>(model.weight_bytes()) / 1e6));
-  print(formatted("%s, %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; load %.2f\n\n",
-                  std::string(isa_name(model.isa())).c_str(), o.threads, peaks_.read / 1e9, peaks_.f32 / 1e9,
-                  peaks_.bf16 / 1e9, peaks_.int8 / 1e9, bench::load_average()));
-  print(
-      "                tokens   depth  streams | tokens/s median     best | MB/token  MFLOP/token  of "
-      "bound\n");
-}
+/// What an entry comes to. Seconds are those of one run.
+struct BenchReport::Figures {
+  double best = 0;
+  double median = 0;
+  double cpu_share = 0;  // of the threads' time, in which they had a core
+  double bytes = 0;
+  double flops = 0;
+  double memory_seconds = 0;     // all bytes
+  double compute_seconds = 0;    // all operations
+  double attention_seconds = 0;  // operations of nodes that read the context
+  double bound_seconds = 0;
+  double distinct_experts = 0;  // of a layer and step; 0: not known
+};
 
-void BenchReport::add_prefill(std::int64_t tokens, std::int64_t depth, std::int64_t chunk,
-                              const MeterTimes& times) {
-  std::vector<NodeCost> total;
-  std::int64_t steps = 0;
-  for (std::int64_t done = 0; done < tokens; ++steps) {
+/// All nodes of a kind in one step of decode, or in one prompt.
+struct BenchReport::OperatorRow {
+  std::string kind;
+  int nodes = 0;
+  double best = 0;  // seconds
+  double mean = 0;
+  double bytes = 0;
+  double flops = 0;
+  double bound = 0;  // seconds by what bounds each node more, bytes or operations
+};
+
+BenchReport::BenchReport(Model& model, const ModelFlags& flags, std::int64_t fast_fill)
+    : model_(&model),
+      flags_(flags),
+      fast_fill_(fast_fill),
+      load_average_(bench::load_average()),
+      peaks_(measure_peaks(model)) {}
+
+void BenchReport::add_prefill(std::int64_t tokens, std::int64_t depth, std::int64_t chunk, MeterTimes times) {
+  Entry entry;
+  entry.prefill = true;
+  entry.tokens = tokens;
+  entry.depth = depth;
+  entry.times = std::move(times);
+  for (std::int64_t done = 0; done < tokens; ++entry.steps) {
     const std::int64_t rows = std::min(chunk, tokens - done);
-    const std::vector<NodeCost> step = step_costs(*model_, 1, rows, depth + done, done + rows == tokens);
-    if (total.empty()) total.resize(step.size());
-    for (std::size_t n = 0; n < step.size(); ++n) {
-      const Cost before = total[n].cost;
-      total[n] = step[n];
-      total[n].cost.flops += before.flops;
-      total[n].cost.weight_bytes += before.weight_bytes;
-      total[n].cost.cache_bytes += before.cache_bytes;
+    std::vector<NodeCost> step = step_costs(*model_, 1, rows, depth + done, done + rows == tokens);
+    for (std::size_t n = 0; n < entry.costs.size(); ++n) {
+      step[n].cost.flops += entry.costs[n].cost.flops;
+      step[n].cost.weight_bytes += entry.costs[n].cost.weight_bytes;
+      step[n].cost.cache_bytes += entry.costs[n].cost.cache_bytes;
     }
+    entry.costs = std::move(step);
     done += rows;
   }
-  add({.kind = "prefill", .tokens = tokens, .depth = depth, .streams = 1, .steps = steps}, total, times);
+  add(std::move(entry));
 }
 
 void BenchReport::add_decode(std::int64_t tokens, std::int64_t depth, std::int64_t streams,
-                             const MeterTimes& times) {
+                             MeterTimes times) {
   // Costs are linear in the context, so the step in the middle stands for all.
   std::vector<NodeCost> costs =
       step_costs(*model_, streams, 1, depth + tokens / 2, true, times.distinct_experts);
@@ -139,113 +145,176 @@ void BenchReport::add_decode(std::int64_t tokens, std::int64_t depth, std::int64
     node.cost.weight_bytes *= static_cast<double>(tokens);
     node.cost.cache_bytes *= static_cast<double>(tokens);
   }
-  add({.kind = "decode", .tokens = tokens * streams, .depth = depth, .streams = streams, .steps = tokens},
-      costs, times);
+  add({.prefill = false,
+       .tokens = tokens * streams,
+       .depth = depth,
+       .streams = streams,
+       .steps = tokens,
+       .costs = std::move(costs),
+       .times = std::move(times)});
 }
 
-void BenchReport::add(const Result& result, const std::vector<NodeCost>& costs, const MeterTimes& times) {
+void BenchReport::add(Entry entry) {
+  peaks_ = measure_peaks(*model_, peaks_);
+  const Figures f = figures_of(entry);
+  say(dimmed(formatted("%s of %lld tokens, %lld stream%s, depth %lld: %.1f tokens/s",
+                       entry.prefill ? "prefill" : "decode", static_cast<long long>(entry.tokens),
+                       static_cast<long long>(entry.streams), entry.streams == 1 ? "" : "s",
+                       static_cast<long long>(entry.depth), static_cast<double>(entry.tokens) / f.median)));
+  entries_.push_back(std::move(entry));
+}
+
+BenchReport::Figures BenchReport::figures_of(const Entry& entry) const {
+  Figures f;
   std::vector<double> seconds;
-  Json runs = Json::array();
-  for (const MeterTimes::Run& run : times.runs) {
+  std::vector<double> shares;
+  for (const MeterTimes::Run& run : entry.times.runs) {
     seconds.push_back(run.seconds);
-    runs.push_back({{"seconds", run.seconds}, {"cpu_seconds", run.cpu_seconds}});
+    shares.push_back(run.cpu_seconds / (run.seconds * model_->options().threads));
   }
-  const auto tokens = static_cast<double>(result.tokens);
-  const double best = std::ranges::min(seconds);
-  const double median = bench::median(seconds);
-  const Bounds b = bounds_of(costs, peaks_);
-  // A prompt is bound by arithmetic; a generated token by its bytes, and by the arithmetic of attention.
-  const bool prefill = std::strcmp(result.kind, "prefill") == 0;
-  const double bound = prefill ? b.compute_seconds : b.memory_seconds + b.attention_seconds;
-  Json entry = {{"kind", result.kind},
-                {"tokens", result.tokens},
-                {"depth", result.depth},
-                {"streams", result.streams},
-                {"steps", result.steps},
-                {"runs", std::move(runs)},
-                {"tokens_per_second_median", tokens / median},
-                {"tokens_per_second_best", tokens / best},
-                {"bytes_per_token", b.bytes / tokens},
-                {"flops_per_token", b.flops / tokens},
-                {"memory_seconds", b.memory_seconds},
-                {"compute_seconds", b.compute_seconds},
-                {"attention_seconds", b.attention_seconds},
-                {"bound_seconds", bound},
-                {"share_of_bound_best", bound / best}};
-  double distinct = 0;
-  double places = 0;
-  for (const double d : times.distinct_experts) {
-    distinct += d;
-    places += d > 0 ? 1 : 0;
+  f.best = std::ranges::min(seconds);
+  f.median = bench::median(seconds);
+  f.cpu_share = bench::median(shares);
+  for (const NodeCost& node : entry.costs) {
+    const double bytes = node.cost.weight_bytes + node.cost.cache_bytes;
+    const double compute = node.cost.flops / peaks_.of(node.arith);
+    f.bytes += bytes;
+    f.flops += node.cost.flops;
+    f.memory_seconds += bytes / peaks_.read;
+    f.compute_seconds += compute;
+    if (node.reads_context) f.attention_seconds += compute;
   }
-  if (places > 0) entry["distinct_experts_per_step"] = distinct / places;
-  print(formatted("%-12s  %8lld  %6lld  %7lld | %15.1f  %7.1f | %8.1f  %11.1f  %6.0f %%\n", result.kind,
-                  static_cast<long long>(result.tokens), static_cast<long long>(result.depth),
-                  static_cast<long long>(result.streams), tokens / median, tokens / best,
-                  b.bytes / tokens / 1e6, b.flops / tokens / 1e6, 100 * bound / best));
-  if (!times.node_seconds.empty()) add_operators(result, costs, times, entry);
-  json_["results"].push_back(std::move(entry));
+  // A prompt is bound by arithmetic; generated tokens by bytes, and by the arithmetic of attention.
+  f.bound_seconds = entry.prefill ? f.compute_seconds : f.memory_seconds + f.attention_seconds;
+  double layers = 0;
+  for (const double distinct : entry.times.distinct_experts) {
+    f.distinct_experts += distinct;
+    layers += distinct > 0 ? 1 : 0;
+  }
+  if (layers > 0) f.distinct_experts /= layers;
+  return f;
 }
 
-void BenchReport::add_operators(const Result& result, const std::vector<NodeCost>& costs,
-                                const MeterTimes& times, Json& entry) {
-  struct Row {
-    int count = 0;
-    double seconds = 0;  // of one run
-    double bytes = 0;
-    double flops = 0;
-    double bound = 0;
-  };
-  std::map<std::string, Row> rows;
-  double total = 0;
-  for (std::size_t n = 0; n < costs.size(); ++n) {
-    Row& row = rows[node_kind(model_->graph().nodes()[n])];
-    const Cost& cost = costs[n].cost;
-    const double seconds = times.node_seconds[n] / static_cast<double>(times.runs.size());
-    const double bytes = cost.weight_bytes + cost.cache_bytes;
-    ++row.count;
-    row.seconds += seconds;
+std::vector<BenchReport::OperatorRow> BenchReport::operators_of(const Entry& entry) const {
+  const double units = entry.prefill ? 1 : static_cast<double>(entry.steps);  // costs are those of a run
+  std::map<std::string, OperatorRow> rows;
+  for (std::size_t n = 0; n < entry.times.node_best.size(); ++n) {
+    const NodeCost& node = entry.costs[n];
+    const double bytes = (node.cost.weight_bytes + node.cost.cache_bytes) / units;
+    const double flops = node.cost.flops / units;
+    OperatorRow& row = rows[node_kind(model_->graph().nodes()[n])];
+    ++row.nodes;
+    row.best += entry.times.node_best[n];
+    row.mean += entry.times.node_mean[n];
     row.bytes += bytes;
-    row.flops += cost.flops;
-    row.bound += std::max(bytes / peaks_.read, cost.flops / peaks_.of(costs[n].arith));
-    total += seconds;
+    row.flops += flops;
+    row.bound += std::max(bytes / peaks_.read, flops / peaks_.of(node.arith));
   }
-  std::vector<std::pair<std::string, Row>> order(rows.begin(), rows.end());
-  std::ranges::stable_sort(order, std::ranges::greater{}, [](const auto& row) { return row.second.seconds; });
-  print("    operator                        nodes    ms/step   share     GB/s   Gop/s  of bound\n");
-  Json list = Json::array();
-  for (const auto& [kind, row] : order) {
-    const auto steps = static_cast<double>(result.steps);
-    print(formatted("    %-30s  %6d  %9.3f  %5.1f %%  %7.1f  %6.0f  %6.0f %%\n", kind.c_str(), row.count,
-                    1e3 * row.seconds / steps, 100 * row.seconds / total, row.bytes / row.seconds / 1e9,
-                    row.flops / row.seconds / 1e9, 100 * row.bound / row.seconds));
-    list.push_back({{"operator", kind},
-                    {"nodes", row.count},
-                    {"seconds_per_step", row.seconds / steps},
-                    {"share", row.seconds / total},
-                    {"bytes_per_step", row.bytes / steps},
-                    {"flops_per_step", row.flops / steps},
-                    {"share_of_bound", row.bound / row.seconds}});
+  std::vector<OperatorRow> order;
+  for (auto& [kind, row] : rows) {
+    order.push_back(row);
+    order.back().kind = kind;
   }
-  entry["operators"] = std::move(list);
+  std::ranges::stable_sort(order, std::ranges::greater{}, &OperatorRow::best);
+  return order;
 }
 
-void BenchReport::print(const std::string& text) {
-  if (table_) output_failed_ = output_failed_ || !write_output(text);
+std::string BenchReport::table() const {
+  const LoadOptions& o = model_->options();
+  std::string text =
+      formatted("%s, %s arithmetic, weights %s, experts %s: %.0f MB held\n", model_->graph().family().c_str(),
+                o.f32 ? "f32" : "bf16", held_as_name(o.settings.weights), held_as_name(o.settings.experts),
+                static_cast<double>(model_->weight_bytes()) / 1e6);
+  text += formatted("%s, %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; load %.2f\n",
+                    std::string(isa_name(model_->isa())).c_str(), o.threads, peaks_.read / 1e9,
+                    peaks_.f32 / 1e9, peaks_.bf16 / 1e9, peaks_.int8 / 1e9, load_average_);
+  if (fast_fill_ > 0) {
+    text += formatted("contexts repeat the cache of their first %lld tokens: not for figures to compare\n",
+                      static_cast<long long>(fast_fill_));
+  }
+  text +=
+      "\n            tokens   depth streams |  tokens/s median      best   cpu | MB/token MFLOP/token  of "
+      "bound\n";
+  for (const Entry& e : entries_) {
+    const Figures f = figures_of(e);
+    const auto tokens = static_cast<double>(e.tokens);
+    text += formatted("%-8s  %8lld %7lld %7lld |  %15.1f  %8.1f %3.0f %% | %8.1f %11.1f    %3.0f %%\n",
+                      e.prefill ? "prefill" : "decode", static_cast<long long>(e.tokens),
+                      static_cast<long long>(e.depth), static_cast<long long>(e.streams), tokens / f.median,
+                      tokens / f.best, 100 * f.cpu_share, f.bytes / tokens / 1e6, f.flops / tokens / 1e6,
+                      100 * f.bound_seconds / f.best);
+    if (e.times.node_best.empty()) continue;
+    double total = 0;
+    for (const double best : e.times.node_best) total += best;
+    text += formatted("    %-28s  nodes   ms best      mean   share     GB/s   Gop/s  of bound\n",
+                      e.prefill ? "operator, one prompt" : "operator, one step");
+    for (const OperatorRow& row : operators_of(e)) {
+      text += formatted("    %-28s  %5d  %8.3f  %8.3f  %4.1f %%  %7.1f  %6.0f    %3.0f %%\n",
+                        row.kind.c_str(), row.nodes, 1e3 * row.best, 1e3 * row.mean, 100 * row.best / total,
+                        row.bytes / row.best / 1e9, row.flops / row.best / 1e9, 100 * row.bound / row.best);
+    }
+    text += formatted("    %-28s  %5zu  %8.3f  would be %.1f tokens/s\n", "all, each node at its best",
+                      e.costs.size(), 1e3 * total,
+                      tokens / (e.prefill ? 1 : static_cast<double>(e.steps)) / total);
+  }
+  return text;
 }
 
-Status BenchReport::finish(const std::string& json_file) {
-  const std::string text = json_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (json_file == "-") {
-    output_failed_ = output_failed_ || !write_output(text);
-  } else if (!json_file.empty()) {
-    std::ofstream file(json_file, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (!file) return Error{json_file + ": cannot be written"};
+Json BenchReport::json() const {
+  const LoadOptions& o = model_->options();
+  Json json = {{"model",
+                {{"folder", flags_.folder},
+                 {"family", model_->graph().family()},
+                 {"load_format", flags_.dummy ? "dummy" : "auto"},
+                 {"dtype", o.f32 ? "f32" : "bf16"},
+                 {"weights", held_as_name(o.settings.weights)},
+                 {"experts", held_as_name(o.settings.experts)},
+                 {"weight_bytes", model_->weight_bytes()}}},
+               {"machine",
+                {{"isa", isa_name(model_->isa())},
+                 {"threads", o.threads},
+                 {"load_average", load_average_},
+                 {"read_bytes_per_second", peaks_.read},
+                 {"f32_operations_per_second", peaks_.f32},
+                 {"bf16_operations_per_second", peaks_.bf16},
+                 {"int8_operations_per_second", peaks_.int8}}},
+               {"fast_fill", fast_fill_},
+               {"results", Json::array()}};
+  for (const Entry& e : entries_) {
+    const Figures f = figures_of(e);
+    const auto tokens = static_cast<double>(e.tokens);
+    Json runs = Json::array();
+    for (const MeterTimes::Run& run : e.times.runs) {
+      runs.push_back({{"seconds", run.seconds}, {"cpu_seconds", run.cpu_seconds}});
+    }
+    Json entry = {{"kind", e.prefill ? "prefill" : "decode"},
+                  {"tokens", e.tokens},
+                  {"depth", e.depth},
+                  {"streams", e.streams},
+                  {"steps", e.steps},
+                  {"runs", std::move(runs)},
+                  {"tokens_per_second_median", tokens / f.median},
+                  {"tokens_per_second_best", tokens / f.best},
+                  {"bytes_per_token", f.bytes / tokens},
+                  {"flops_per_token", f.flops / tokens},
+                  {"memory_seconds", f.memory_seconds},
+                  {"compute_seconds", f.compute_seconds},
+                  {"attention_seconds", f.attention_seconds},
+                  {"bound_seconds", f.bound_seconds},
+                  {"share_of_bound_best", f.bound_seconds / f.best}};
+    if (f.distinct_experts > 0) entry["distinct_experts_per_step"] = f.distinct_experts;
+    for (const OperatorRow& row : operators_of(e)) {
+      entry["operators"].push_back({{"operator", row.kind},
+                                    {"nodes", row.nodes},
+                                    {"seconds_best", row.best},
+                                    {"seconds_mean", row.mean},
+                                    {"bytes", row.bytes},
+                                    {"flops", row.flops},
+                                    {"bound_seconds", row.bound}});
+    }
+    json["results"].push_back(std::move(entry));
   }
-  if (output_failed_) return Error{"standard output: cannot be written"};
-  return {};
+  return json;
 }
 
 }  // namespace firstlight

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/model_flags.h"
@@ -24,37 +25,45 @@ struct MachinePeaks {
     return arith == Arith::kInt8 ? int8 : arith == Arith::kBF16 ? bf16 : f32;
   }
 };
-MachinePeaks measure_peaks(Model& model);
+/// The better of `before` and of what is measured now.
+MachinePeaks measure_peaks(Model& model, MachinePeaks before = {});
 
+/// Collects measurements; says each at once on standard error, and all of them at the end.
 class BenchReport {
  public:
-  /// Measures the machine. `table`: every figure is printed to standard output when it is there.
-  BenchReport(Model& model, const ModelFlags& flags, bool table);
+  /// Measures the machine, and again beside every measurement: the best counts, for all of them. `fast_fill`:
+  /// see Meter::deepen; 0: contexts are computed.
+  BenchReport(Model& model, const ModelFlags& flags, std::int64_t fast_fill);
 
-  void add_prefill(std::int64_t tokens, std::int64_t depth, std::int64_t chunk, const MeterTimes& times);
-  void add_decode(std::int64_t tokens, std::int64_t depth, std::int64_t streams, const MeterTimes& times);
+  void add_prefill(std::int64_t tokens, std::int64_t depth, std::int64_t chunk, MeterTimes times);
+  void add_decode(std::int64_t tokens, std::int64_t depth, std::int64_t streams, MeterTimes times);
 
-  /// Writes the JSON to the file ("-": standard output, "": nowhere).
-  Status finish(const std::string& json_file);
+  [[nodiscard]] std::string table() const;
+  [[nodiscard]] nlohmann::ordered_json json() const;
 
  private:
-  struct Result {
-    const char* kind;
-    std::int64_t tokens;  // that one run computed, of all streams
-    std::int64_t depth;
-    std::int64_t streams;
-    std::int64_t steps;
+  struct Entry {
+    bool prefill = false;
+    std::int64_t tokens = 0;  // that one run computed, of all streams
+    std::int64_t depth = 0;
+    std::int64_t streams = 1;
+    std::int64_t steps = 0;
+    std::vector<NodeCost> costs;  // of one run
+    MeterTimes times;
   };
-  void add(const Result& result, const std::vector<NodeCost>& costs, const MeterTimes& times);
-  void add_operators(const Result& result, const std::vector<NodeCost>& costs, const MeterTimes& times,
-                     nlohmann::ordered_json& entry);
-  void print(const std::string& text);
+  struct Figures;
+  struct OperatorRow;
+  void add(Entry entry);
+  [[nodiscard]] Figures figures_of(const Entry& entry) const;
+  /// By kind of operator, the slowest first.
+  [[nodiscard]] std::vector<OperatorRow> operators_of(const Entry& entry) const;
 
   Model* model_;
-  bool table_;
-  bool output_failed_ = false;
+  ModelFlags flags_;
+  std::int64_t fast_fill_;
+  double load_average_;
   MachinePeaks peaks_;
-  nlohmann::ordered_json json_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace firstlight

@@ -20,13 +20,13 @@ std::uint64_t seed_of(std::string_view label) {
   return hash;
 }
 
-/// Equally likely levels, and what they are multiplied with: every element is level * step + centre.
+/// What an element may be, by a random byte.
 struct Grid {
-  std::array<float, 256> values{};  // by a random byte
+  std::array<float, 256> values{};
 };
 
-/// About uniform in centre +- spread. With at most 255 levels around 0 and a step that is a power of two, or
-/// a centre that is a multiple of it and not much larger, every value is exact in bf16.
+/// About uniform in centre +- spread: levels at a power of two from each other, rounded to bf16 (which
+/// changes none around a centre of 0).
 Grid uniform(double centre, double spread) {
   int exponent = 0;
   std::frexp(spread, &exponent);  // spread = m * 2^exponent, m in [0.5, 1)
@@ -106,8 +106,8 @@ bool is_packed(const Graph& graph, const WeightDecl& weight, const Reader& reade
 Grid grid_of(const Graph& graph, const WeightDecl& weight, const Reader& reader,
              const ModuleList& not_converted) {
   const std::int64_t rows = weight.shape.empty() ? 1 : weight.shape[0];
-  const auto columns = static_cast<double>(element_count(weight.shape) / std::max<std::int64_t>(rows, 1));
-  const double deviation = 1 / std::sqrt(std::max(columns, 1.0));
+  const std::int64_t columns = element_count(weight.shape) / std::max<std::int64_t>(rows, 1);
+  const double deviation = 1 / std::sqrt(std::max(static_cast<double>(columns), 1.0));
   if (is_packed(graph, weight, reader, not_converted)) {
     if (graph.quantization().format == WeightFormat::kMXFP4) return e2m1(deviation);
     if (graph.quantization().format == WeightFormat::kInt)
@@ -120,7 +120,7 @@ Grid grid_of(const Graph& graph, const WeightDecl& weight, const Reader& reader,
     const NodeSpec spec = graph.spec(*reader.node);
     return uniform(reader.op == "rms_norm" ? 1 - spec.real("weight_offset") : 1, 0.125);
   }
-  if (reader.op == "kda") {  // decays of exp(-1/4) to exp(-8) at most, and time steps well below 1
+  if (reader.op == "kda") {  // rates of 1 to 7, times softplus of about -4: decays between 0.5 and 1
     return reader.slot == "A_log" ? uniform(1, 1) : uniform(-4, 2);
   }
   if (reader.op == "moe_route") return uniform(0, 1.0 / 64);

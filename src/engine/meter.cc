@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -45,7 +47,7 @@ Result<std::unique_ptr<Meter>> Meter::create(Model& model) {
   std::unique_ptr<Meter> meter(new Meter(model));
   meter->caches_.resize(static_cast<std::size_t>(model.options().sequences));
   for (SequenceCache& cache : meter->caches_) FL_TRY(model.cache().open(cache));
-  FL_TRY(meter->deepen(0));
+  FL_TRY(meter->deepen(0, 0));
   return meter;
 }
 
@@ -90,13 +92,36 @@ Status Meter::append(std::int64_t position, std::span<const std::int32_t> tokens
   return {};
 }
 
-Status Meter::deepen(std::int64_t depth, const Progress& progress) {
+Result<std::int64_t> Meter::repeat_pages(std::int64_t depth) {
+  CachePool& cache = model_->cache();
+  const std::int64_t bytes = cache.layout().page_bytes;
+  const std::vector<std::int64_t>& pages = caches_[0].pages;
+  const std::size_t source = pages.size();
+  const std::int64_t whole = depth / kPageTokens * kPageTokens;
+  FL_TRY(cache.grow(caches_[0], whole));
+  for (std::size_t p = source; p < pages.size() && bytes > 0; ++p) {
+    std::memcpy(cache.page_base() + pages[p] * bytes, cache.page_base() + pages[p - source] * bytes,
+                static_cast<std::size_t>(bytes));
+  }
+  return whole;
+}
+
+Status Meter::deepen(std::int64_t depth, std::int64_t computed, const Progress& progress) {
   check(depth >= depth_, "a context is filled up to less than it holds");
+  CachePool& cache = model_->cache();
   if (depth > depth_) {
     rewind();
-    FL_TRY(append(depth_, random_tokens(depth - depth_), false, progress));
+    std::int64_t at = depth_;
+    const std::int64_t head = std::min(depth, computed / kPageTokens * kPageTokens);
+    if (at < head) {
+      FL_TRY(append(at, random_tokens(head - at), false, progress));
+      at = head;
+    }
+    if (at % kPageTokens == 0 && at > 0 && depth - at >= kPageTokens) {
+      FL_ASSIGN(at, repeat_pages(depth));
+    }
+    if (at < depth) FL_TRY(append(at, random_tokens(depth - at), false, progress));
   }
-  CachePool& cache = model_->cache();
   const auto page_bytes = static_cast<std::size_t>(cache.layout().page_bytes);
   const auto state_bytes = static_cast<std::size_t>(cache.layout().state_bytes);
   for (std::size_t s = 1; s < caches_.size() && depth > depth_; ++s) {
@@ -120,10 +145,14 @@ Status Meter::deepen(std::int64_t depth, const Progress& progress) {
 
 Result<MeterTimes> Meter::measure(std::int64_t repeat, bool nodes, const std::function<Status()>& run) {
   MeterTimes times;
-  if (nodes) times.node_seconds.resize(model_->graph().nodes().size());
+  const std::size_t count = nodes ? model_->graph().nodes().size() : 0;
+  node_now_.assign(count, 0);
+  node_sum_.assign(count, 0);
+  node_best_.assign(count, std::numeric_limits<double>::infinity());
+  units_ = 0;
   for (std::int64_t r = 0; r < repeat; ++r) {
     rewind();
-    runner_.time_nodes(times.node_seconds);
+    runner_.time_nodes(node_now_);
     const auto start = std::chrono::steady_clock::now();
     const double cpu = process_seconds();
     const Status status = run();
@@ -131,10 +160,21 @@ Result<MeterTimes> Meter::measure(std::int64_t repeat, bool nodes, const std::fu
         {.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
          .cpu_seconds = process_seconds() - cpu});
     runner_.time_nodes({});
-    FL_TRY(status);
+    if (!status.ok()) return Error{status.error()};
   }
   rewind();
+  for (const double sum : node_sum_) times.node_mean.push_back(sum / static_cast<double>(units_));
+  times.node_best = std::exchange(node_best_, {});
+  node_now_.clear();
   return times;
+}
+
+void Meter::end_timed_unit() {
+  ++units_;
+  for (std::size_t n = 0; n < node_now_.size(); ++n) {
+    node_sum_[n] += node_now_[n];
+    node_best_[n] = std::min(node_best_[n], std::exchange(node_now_[n], 0));
+  }
 }
 
 Result<MeterTimes> Meter::prefill(std::int64_t tokens, std::int64_t repeat, bool nodes) {
@@ -145,7 +185,11 @@ Result<MeterTimes> Meter::prefill(std::int64_t tokens, std::int64_t repeat, bool
                 std::span(prompt).first(std::min<std::size_t>(
                     prompt.size(), static_cast<std::size_t>(model_->options().step_tokens))),
                 true));
-  return measure(repeat, nodes, [&] { return append(depth_, prompt, true); });
+  return measure(repeat, nodes, [&]() -> Status {
+    FL_TRY(append(depth_, prompt, true));
+    end_timed_unit();
+    return {};
+  });
 }
 
 Status Meter::decode_steps(std::span<const std::int32_t> ids, std::int64_t streams,
@@ -161,6 +205,7 @@ Status Meter::decode_steps(std::span<const std::int32_t> ids, std::int64_t strea
           .tokens = ids.subspan(static_cast<std::size_t>(t * streams + s), 1)};
     }
     runner_.run(pieces, Sampled::kLast);
+    end_timed_unit();
     if (distinct != nullptr) count_experts(streams, *distinct);
   }
   return {};
@@ -185,7 +230,7 @@ void Meter::count_experts(std::int64_t rows, std::vector<double>& distinct) cons
     const std::int64_t width = model_->graph().values()[static_cast<std::size_t>(value)].type.width();
     std::vector<std::int32_t> ids(chosen, chosen + rows * width);
     std::ranges::sort(ids);
-    distinct[node] += static_cast<double>(std::ranges::unique(ids).begin() - ids.begin());
+    distinct[node] += static_cast<double>(std::unique(ids.begin(), ids.end()) - ids.begin());
   }
 }
 

@@ -22,7 +22,10 @@ struct MeterTimes {
     double cpu_seconds = 0;  // of the process, all threads
   };
   std::vector<Run> runs;
-  std::vector<double> node_seconds;      // by node of the graph, of all runs together; empty: not asked for
+  /// By node of the graph, seconds in one step of decode or in one whole prompt: on average, and at best,
+  /// each node for itself, which other work on the machine disturbs least. Empty: not asked for.
+  std::vector<double> node_mean;
+  std::vector<double> node_best;
   std::vector<double> distinct_experts;  // by node: different experts that a step's rows chose, on average
 };
 
@@ -39,8 +42,10 @@ class Meter {
   Meter& operator=(const Meter&) = delete;
 
   /// Fills the context of the first sequence with random tokens up to `depth`, which must not be below the
-  /// current one, and copies caches and states to the others. Measurements start from here.
-  Status deepen(std::int64_t depth, const Progress& progress = {});
+  /// current one, and copies caches and states to the others. Measurements start from here. Only the first
+  /// `computed` tokens of a context are computed, whole pages; behind them their pages are repeated, which
+  /// is much faster and leaves keys and values of the usual size, but not those that the tokens would have.
+  Status deepen(std::int64_t depth, std::int64_t computed, const Progress& progress = {});
 
   /// Times `tokens` tokens of one sequence after the context, `repeat` times from the same state.
   Result<MeterTimes> prefill(std::int64_t tokens, std::int64_t repeat, bool nodes);
@@ -51,6 +56,8 @@ class Meter {
  private:
   explicit Meter(Model& model);
   void rewind();
+  /// Takes the first sequence from `depth_` to whole pages before `depth`, by repeating its first pages.
+  Result<std::int64_t> repeat_pages(std::int64_t depth);
   /// Appends tokens to the first sequence in steps.
   Status append(std::int64_t position, std::span<const std::int32_t> tokens, bool sampled,
                 const Progress& progress = {});
@@ -58,6 +65,8 @@ class Meter {
   Status decode_steps(std::span<const std::int32_t> ids, std::int64_t streams, std::vector<double>* distinct);
   std::vector<std::int32_t> random_tokens(std::int64_t count);
   Result<MeterTimes> measure(std::int64_t repeat, bool nodes, const std::function<Status()>& run);
+  /// A step of decode or a whole prompt is over: takes what its nodes took.
+  void end_timed_unit();
   void count_experts(std::int64_t rows, std::vector<double>& distinct) const;
 
   Model* model_;
@@ -67,6 +76,11 @@ class Meter {
   std::int64_t depth_ = 0;
   std::vector<std::vector<std::uint8_t>> states_;  // of each sequence at `depth_`
   std::uint64_t drawn_ = 0;                        // random tokens so far
+  // While nodes are timed: those of the current step or prompt, the sums, and the least of each.
+  std::vector<double> node_now_;
+  std::vector<double> node_sum_;
+  std::vector<double> node_best_;
+  std::int64_t units_ = 0;
 };
 
 }  // namespace firstlight

@@ -243,7 +243,8 @@ inline double measure_read(ThreadPool& pool, Isa isa, const std::byte* p, std::i
     const Range share = static_range(bytes / kUnit, t, pool.threads());
     read_all(isa, p + share.begin * kUnit, (share.end - share.begin) * kUnit);
   });
-  return static_cast<double>(bytes / kUnit * kUnit) / seconds;
+  const std::int64_t read = bytes / kUnit * kUnit;
+  return static_cast<double>(read) / seconds;
 }
 
 /// The load average of the last minute; above the number of cores every number is suspect.

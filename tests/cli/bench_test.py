@@ -1,0 +1,118 @@
+"""firstlight bench and --load-format dummy, on folders that hold a config.json and nothing else."""
+
+import json
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from harness import MODEL, ROOT, main, run
+
+GOLDENS = ROOT / "tests/data/goldens"
+BAILING = ROOT / "tests/data/bailing_moe3"
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        shutil.copy(GOLDENS / "kimi_linear_b/config.json", self.folder)
+
+    def figures(self, *arguments, folder=None):
+        done = run("bench", folder or self.folder, "--load-format", "dummy", "--json", "-", *arguments)
+        self.assertEqual(done.returncode, 0, done)
+        return json.loads(done.stdout)
+
+    def refused(self, code, message, *arguments):
+        done = run("bench", *arguments)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done)
+        self.assertRegex(done.stderr, message)
+
+    def test_every_figure_is_there(self):
+        out = self.figures("--prompt", "40,9", "--decode", "3", "--depth", "70,0", "--streams", "1,2", "--repeat", "2",
+                           "--chunk", "16", "--threads", "2")
+        self.assertEqual(out["model"]["family"], "kimi_linear")
+        self.assertEqual(out["model"]["load_format"], "dummy")
+        self.assertGreater(out["model"]["weight_bytes"], 0)
+        self.assertEqual(out["machine"]["threads"], 2)
+        for peak in ("read_bytes", "f32_operations", "bf16_operations", "int8_operations"):
+            self.assertGreater(out["machine"][f"{peak}_per_second"], 0)
+        self.assertEqual([(r["kind"], r["tokens"], r["depth"], r["streams"], r["steps"]) for r in out["results"]], [
+            (kind, *row) for depth in (0, 70) for kind, row in [
+                ("prefill", (9, depth, 1, 1)), ("prefill", (40, depth, 1, 3)),
+                ("decode", (3, depth, 1, 3)), ("decode", (6, depth, 2, 3))]])
+        for r in out["results"]:
+            self.assertEqual(len(r["runs"]), 2)
+            self.assertGreaterEqual(r["tokens_per_second_best"], r["tokens_per_second_median"])
+            self.assertAlmostEqual(r["tokens_per_second_best"], r["tokens"] / min(x["seconds"] for x in r["runs"]))
+            for name in ("bytes_per_token", "flops_per_token", "bound_seconds", "share_of_bound_best"):
+                self.assertGreater(r[name], 0)
+            self.assertEqual("distinct_experts_per_step" in r, r["kind"] == "decode")
+            self.assertNotIn("operators", r)
+        at_0, at_70 = out["results"][1], out["results"][5]
+        self.assertGreater(at_70["flops_per_token"], at_0["flops_per_token"])
+
+    def test_operators(self):
+        out = self.figures("--only", "decode", "--decode", "4", "--repeat", "1", "--operators",
+                           "--dtype", "f32")
+        (result,) = out["results"]
+        rows = {row["operator"]: row for row in result["operators"]}
+        self.assertIn("kda (self_attn)", rows)
+        self.assertIn("moe_experts (mlp)", rows)
+        self.assertIn("linear (head)", rows)
+        for row in rows.values():
+            self.assertGreater(row["seconds_best"], 0)
+            self.assertGreaterEqual(row["seconds_mean"], row["seconds_best"] * (1 - 1e-9))
+        self.assertAlmostEqual(sum(row["bytes"] for row in rows.values()), result["bytes_per_token"], delta=1)
+        self.assertAlmostEqual(sum(row["flops"] for row in rows.values()), result["flops_per_token"], delta=1)
+
+    def test_a_table_and_a_file(self):
+        file = self.folder / "figures.json"
+        done = run("bench", BAILING, "--load-format", "dummy", "--only", "prefill", "--prompt", "20", "--repeat", "1",
+                   "--depth", "150", "--fast-fill", "64", "--operators", "--json", file)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertRegex(done.stdout, r"(?m)^prefill +20 +150 +1 \|")
+        self.assertRegex(done.stdout, r"(?m)^    moe_experts \(mlp\) +3 ")
+        self.assertIn("contexts repeat the cache of their first 64 tokens", done.stdout)
+        self.assertEqual(json.loads(file.read_text())["fast_fill"], 64)
+
+    def test_a_checkpoint_with_weights(self):
+        done = run("bench", GOLDENS / "kimi_linear_b", "--only", "decode", "--decode", "2", "--repeat", "1", "--json", "-")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(json.loads(done.stdout)["model"]["load_format"], "auto")
+
+    def test_refusals(self):
+        self.refused(1, "no safetensors|model.safetensors", self.folder)
+        self.refused(1, "--ctx 100 is less than the 1012 tokens", self.folder, "--load-format", "dummy", "--ctx", "100",
+                     "--depth", "500")
+        self.refused(1, "maximum", self.folder, "--load-format", "dummy", "--depth", "4000000000")
+        self.refused(1, "/nonexistent/config.json", "/nonexistent", "--load-format", "dummy")
+        self.refused(1, "cannot be written", self.folder, "--load-format", "dummy", "--decode", "1", "--prompt", "1",
+                     "--json", self.folder / "none" / "x")
+        for flag, value, message in [("--prompt", "0", "from 1"), ("--depth", "-1", "from 0"), ("--decode", "x", "from 1"),
+                                     ("--streams", "2,0", "from 1"), ("--only", "both", "prefill or decode"),
+                                     ("--load-format", "random", "auto or dummy"), ("--fast-fill", "63", "from 64")]:
+            with self.subTest(flag):
+                self.refused(2, message, self.folder, flag, value)
+
+
+class DummyWeights(unittest.TestCase):
+    def test_generate_needs_a_tokenizer_and_no_weights(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for file in MODEL.iterdir():
+                if file.suffix != ".safetensors":
+                    (folder / file.name).symlink_to(file)
+            arguments = ("generate", folder, "x", "--temperature", "0", "--max-tokens", "8", "--ignore-eos", "--json",
+                         "--load-format", "dummy")
+            first, again = run(*arguments, "--threads", "1"), run(*arguments, "--threads", "2")
+            self.assertEqual(first.returncode, 0, first)
+            self.assertEqual(json.loads(first.stdout)["tokens"], json.loads(again.stdout)["tokens"])
+            self.assertEqual(run(*arguments[:-2]).returncode, 1)
+            (folder / "tiktoken.model").unlink()
+            self.assertRegex(run(*arguments).stderr, "tiktoken.model|tokenizer")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+// Measuring: what is counted and how contexts are filled; never how long anything takes.
+#include "engine/meter.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "engine/step_cost.h"
+#include "golden_support.h"
+#include "ops/registry.h"
+
+namespace firstlight::testing {
+namespace {
+
+constexpr std::int64_t kStreams = 3;
+
+class MeterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto traced = trace_model(bundled_goldens() / "kimi_k31_b", models_folder());
+    ASSERT_TRUE(traced.ok()) << traced.error().message;
+    LoadOptions load;
+    load.threads = 2;
+    load.max_context = traced->max_context;
+    load.context = 400;
+    load.step_tokens = 48;
+    load.sequences = kStreams;
+    load.keep = kept_names(traced->graph, {"experts"});
+    auto model = Model::load_dummy(std::move(traced->graph), std::move(load));
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    model_ = std::move(*model);
+    meter_ = std::move(*Meter::create(*model_));
+  }
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Meter> meter_;
+};
+
+TEST_F(MeterTest, EveryRunIsTimedAndEveryNode) {
+  ASSERT_TRUE(meter_->deepen(70, 70).ok());
+  for (const auto& times : {meter_->prefill(100, 4, true), meter_->decode(5, kStreams, 4, true)}) {
+    ASSERT_TRUE(times.ok()) << times.error().message;
+    ASSERT_EQ(times->runs.size(), 4U);
+    for (const MeterTimes::Run& run : times->runs) {
+      EXPECT_GT(run.seconds, 0);
+      EXPECT_GT(run.cpu_seconds, 0);
+    }
+    ASSERT_EQ(times->node_mean.size(), model_->graph().nodes().size());
+    for (std::size_t n = 0; n < times->node_mean.size(); ++n) {
+      EXPECT_GT(times->node_best[n], 0);
+      EXPECT_LE(times->node_best[n], times->node_mean[n] * (1 + 1e-9));
+    }
+  }
+  const auto untimed = meter_->decode(2, 1, 1, false);
+  ASSERT_TRUE(untimed.ok());
+  EXPECT_TRUE(untimed->node_best.empty());
+}
+
+TEST_F(MeterTest, DifferentExpertsOfAStepAreCounted) {
+  for (const std::int64_t streams : {std::int64_t{1}, kStreams}) {
+    const auto times = meter_->decode(6, streams, 1, false);
+    ASSERT_TRUE(times.ok());
+    for (std::size_t n = 0; n < times->distinct_experts.size(); ++n) {
+      const Node& node = model_->graph().nodes()[n];
+      if (node.contract->name != "moe_experts") {
+        EXPECT_EQ(times->distinct_experts[n], 0);
+        continue;
+      }
+      const auto each = static_cast<double>(model_->graph().spec(node).input("experts").width());
+      if (streams == 1) {
+        EXPECT_EQ(times->distinct_experts[n], each);
+      }
+      EXPECT_GE(times->distinct_experts[n], each);
+      EXPECT_LE(times->distinct_experts[n], each * static_cast<double>(streams));
+    }
+  }
+}
+
+TEST_F(MeterTest, ContextsFillTheirPagesAndGiveThemBack) {
+  const std::int64_t free = model_->cache().free_pages();
+  for (const auto& [depth, computed] : {std::pair<std::int64_t, std::int64_t>{0, 0},
+                                        {50, 50},
+                                        {64, 64},
+                                        {200, 128},
+                                        {330, 128},
+                                        {331, 331}}) {
+    std::int64_t last = 0;
+    ASSERT_TRUE(meter_->deepen(depth, computed, [&](std::int64_t done, std::int64_t) { last = done; }).ok());
+    EXPECT_EQ(model_->cache().free_pages(), free - kStreams * ((depth + 63) / 64)) << depth;
+    ASSERT_TRUE(meter_->prefill(20, 1, false).ok());
+    ASSERT_TRUE(meter_->decode(3, 2, 1, false).ok());
+    EXPECT_EQ(model_->cache().free_pages(), free - kStreams * ((depth + 63) / 64)) << depth;
+  }
+  const auto beyond = meter_->prefill(1000, 1, false);
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_NE(beyond.error().message.find("free pages"), std::string::npos);
+  meter_.reset();
+  EXPECT_TRUE(model_->cache().check_integrity({}).ok());
+  EXPECT_EQ(model_->cache().free_pages(), free);
+}
+
+TEST_F(MeterTest, CostsAddUpOverStreamsAndCountWhatIsHeld) {
+  const auto one = step_costs(*model_, 1, 1, 128, true);
+  const auto three = step_costs(*model_, kStreams, 1, 128, true);
+  std::vector<double> all_the_same(one.size(), 0);
+  for (std::size_t n = 0; n < one.size(); ++n) {
+    const Node& node = model_->graph().nodes()[n];
+    EXPECT_DOUBLE_EQ(three[n].cost.flops, kStreams * one[n].cost.flops) << node.contract->name;
+    EXPECT_DOUBLE_EQ(three[n].cost.cache_bytes, kStreams * one[n].cost.cache_bytes) << node.contract->name;
+    EXPECT_GE(three[n].cost.weight_bytes, one[n].cost.weight_bytes) << node.contract->name;
+    EXPECT_LE(three[n].cost.weight_bytes, kStreams * one[n].cost.weight_bytes + 1e-6) << node.contract->name;
+    if (node.contract->name == "linear") {
+      EXPECT_DOUBLE_EQ(one[n].cost.weight_bytes,
+                       static_cast<double>(model_->program().kernel(n).weight_bytes()));
+    }
+    if (node.contract->name == "moe_experts") {
+      all_the_same[n] = static_cast<double>(model_->graph().spec(node).input("experts").width());
+    }
+    EXPECT_EQ(one[n].reads_context, node.contract->name == "mla" || node.contract->name == "dsa_index");
+  }
+  const auto shared = step_costs(*model_, kStreams, 1, 128, true, all_the_same);
+  for (std::size_t n = 0; n < one.size(); ++n) {
+    if (all_the_same[n] > 0) {
+      EXPECT_NEAR(shared[n].cost.weight_bytes, one[n].cost.weight_bytes, 1);
+    }
+  }
+}
+
+TEST(StepCost, KindsOfNodes) {
+  Node node;
+  node.contract = *find_contract("add");
+  EXPECT_EQ(node_kind(node), "add");
+  node.scope = "head";
+  EXPECT_EQ(node_kind(node), "add (head)");
+  node.scope = "layers.3.mlp";
+  EXPECT_EQ(node_kind(node), "add (mlp)");
+}
+
+}  // namespace
+}  // namespace firstlight::testing
