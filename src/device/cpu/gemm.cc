@@ -8,8 +8,8 @@ namespace firstlight {
 
 namespace {
 
-GemmKind kind_of(const GemmArgs& args) {
-  switch (args.w->packing()) {
+GemmKind kind_of(Packing packing, Arithmetic arithmetic) {
+  switch (packing) {
     case Packing::kF32:
       return GemmKind::kF32F32;
     case Packing::kInt8:
@@ -21,16 +21,17 @@ GemmKind kind_of(const GemmArgs& args) {
     case Packing::kBF16:
       break;
   }
-  return args.arithmetic == Arithmetic::kF32 ? GemmKind::kF32Bf16 : GemmKind::kBf16;
+  return arithmetic == Arithmetic::kF32 ? GemmKind::kF32Bf16 : GemmKind::kBf16;
 }
 
 GemmCall call_of(const GemmArgs& a) {
-  return {.kind = kind_of(a),
+  return {.kind = kind_of(a.w->packing(), a.arithmetic),
           .m = a.m,
           .k = a.w->k(),
           .x = a.x,
           .ldx = a.ldx,
           .x_rows = a.x_rows,
+          .coded_x = a.coded_x,
           .panels = a.w->panel(0),
           .panel_bytes = a.w->panel_bytes(),
           .spans = a.w->spans().data(),
@@ -47,8 +48,19 @@ std::size_t gemm_scratch_bytes(std::int64_t m, std::int64_t k) {
   // Every form of X pads k to whole blocks of 64 bytes: 16 floats, or 32 halves which need less.
   constexpr std::int64_t kBlock = 16;
   const std::int64_t floats = (k + kBlock - 1) / kBlock * kBlock * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t codes = (k + kActivationGroup - 1) / kActivationGroup * kQuantisedGroupBytes;
-  return static_cast<std::size_t>(m * std::max(floats, codes));
+  return static_cast<std::size_t>(m * std::max(floats, coded_row_bytes(k)));
+}
+
+bool is_quantised(Packing packing) { return packing != Packing::kF32 && packing != Packing::kBF16; }
+
+std::int64_t coded_row_bytes(std::int64_t k) {
+  return (k + kActivationGroup - 1) / kActivationGroup * kQuantisedGroupBytes;
+}
+
+void code_rows(const CpuKernels& kernels, Packing packing, const float* x, std::int64_t ldx,
+               std::int64_t rows, std::int64_t k, std::byte* coded) {
+  check(is_quantised(packing), "rows are coded for quantised weights");
+  kernels.gemm.code_rows(kind_of(packing, Arithmetic::kBF16), x, ldx, rows, k, coded);
 }
 
 void prepare_x(const CpuKernels& kernels, const GemmArgs& args, std::int64_t tile_begin,

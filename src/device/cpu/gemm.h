@@ -30,6 +30,8 @@ namespace firstlight {
 struct GemmArgs {
   const float* x = nullptr;  // [M, K], rows ldx apart
   std::int64_t ldx = 0;
+  /// Where not null, rows of x as code_rows made them for weights of this packing; x is not read.
+  const std::byte* coded_x = nullptr;
   const std::int32_t* x_rows = nullptr;  // [M] row r of the product is row x_rows[r] of x; null: r
   std::int64_t m = 0;
   const PackedMatrix* w = nullptr;
@@ -52,6 +54,15 @@ inline std::int64_t gemm_tiles(std::int64_t m) { return gemm_tile_count(m); }
 /// Weights of one dtype and the same K, arithmetic and rows can use one preparation.
 void prepare_x(const CpuKernels& kernels, const GemmArgs& args, std::int64_t tile_begin,
                std::int64_t tile_end);
+
+/// Whether products with such weights read x in 8 bits.
+bool is_quantised(Packing packing);
+/// Bytes of one row of K values in 8 bits.
+std::int64_t coded_row_bytes(std::int64_t k);
+/// Quantises rows of x [rows, K] for weights of that packing: work that many products of the same rows share.
+/// coded [rows][coded_row_bytes(K)].
+void code_rows(const CpuKernels& kernels, Packing packing, const float* x, std::int64_t ldx,
+               std::int64_t rows, std::int64_t k, std::byte* coded);
 
 /// Computes all M rows of the outputs of panels [panel_begin, panel_end) of W from the prepared scratch.
 void gemm_panels(const CpuKernels& kernels, const GemmArgs& args, std::int64_t panel_begin,

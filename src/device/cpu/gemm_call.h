@@ -42,6 +42,8 @@ struct GemmCall {
   const float* x;  // [m, k] through x_rows (or null), rows ldx apart
   std::int64_t ldx;
   const std::int32_t* x_rows;
+  const std::byte*
+      coded_x;              // of quantised kinds: [.., k / 128] groups as `code_rows` made them, instead of x
   const std::byte* panels;  // [panels][panel_bytes]
   std::int64_t panel_bytes;
   const PanelSpan* spans;  // [panels]
@@ -57,6 +59,9 @@ struct GemmFunctions {
   const char* (*compiled_as)();  // "generic", "avx2", "avx512"
   std::uint64_t (*calls)();      // of `panels` so far: proof that this code ran
   void (*prepare)(const GemmCall&, std::int64_t tile_begin, std::int64_t tile_end);
+  /// Quantises `rows` rows of x for a quantised kind: [rows][groups of 128][kQuantisedGroupBytes].
+  void (*code_rows)(GemmKind kind, const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t k,
+                    std::byte* coded);
   void (*panels)(const GemmCall&, std::int64_t panel_begin, std::int64_t panel_end);
 };
 
