@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "base/processors.h"
 #include "base/result.h"
 
 namespace firstlight {
@@ -18,7 +19,12 @@ ThreadPool::ThreadPool(int threads) : threads_(threads) {
   check(threads >= 1, "a thread pool needs a thread");
   set_float_mode();
   workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { worker(t); });
+  const Processors processors = allowed_processors();
+  const bool pinned = threads == processors.cores;
+  for (int t = 1; t < threads; ++t) {
+    const int processor = pinned ? processors.ids[static_cast<std::size_t>(t)] : -1;
+    workers_.emplace_back([this, t, processor] { worker(t, processor); });
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -53,7 +59,8 @@ void ThreadPool::run_erased(Function function, const void* context) {
   done_.wait(lock, [this] { return pending_.load(std::memory_order_acquire) == 0; });
 }
 
-void ThreadPool::worker(int thread) {
+void ThreadPool::worker(int thread, int processor) {
+  if (processor >= 0) pin_to(processor);  // a refusal costs speed only
   set_float_mode();
   std::uint64_t seen = 0;
   for (;;) {

@@ -23,7 +23,10 @@ constexpr Range static_range(std::int64_t count, int thread, int threads) {
 
 class ThreadPool {
  public:
-  /// `threads` >= 1; the caller is thread 0, so 1 starts none.
+  /// `threads` >= 1; the caller is thread 0, so 1 starts none. With a thread for every core that
+  /// the process may use, the others are bound to one each; the caller is not (what it starts would inherit
+  /// that), and moves to the one that is left. With fewer threads none is: another process might choose the
+  /// same cores.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -56,7 +59,7 @@ class ThreadPool {
  private:
   using Function = void (*)(const void*, int);
   void run_erased(Function function, const void* context);
-  void worker(int thread);
+  void worker(int thread, int processor);
 
   int threads_;
   std::vector<std::thread> workers_;

@@ -27,6 +27,13 @@ void add_settings_flags(CLI::App& app, RunSettings& settings) {
       ->type_name("int8|int4|mxfp4")
       ->trigger_on_parse();
   app.add_option_function<std::string>(
+         "--activations", [&settings](const std::string& bits) { settings.wide_activations = bits == "16"; },
+         "Bits of what 8-bit weights outside of experts are multiplied with: 16 (default), or 8, faster in "
+         "prompts "
+         "and less exact")
+      ->check(one_of({"16", "8"}))
+      ->type_name("16|8");
+  app.add_option_function<std::string>(
          "--mla-prefill",
          [&settings](const std::string& name) { settings.expanded_prefill = name == "expanded"; },
          "Latent attention of prompts: absorbed (default), or expanded, faster in long contexts, with other "

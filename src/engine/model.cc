@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "base/memory_limit.h"
+#include "base/processors.h"
 #include "checkpoint/weights.h"
 #include "engine/dummy_weights.h"
 #include "engine/weight_source.h"
@@ -111,8 +111,7 @@ Status Model::check_tokens(std::span<const std::int32_t> tokens) const {
 Result<std::unique_ptr<Model>> Model::prepare(Graph graph, LoadOptions options) {
   std::unique_ptr<Model> model(new Model());
   FL_ASSIGN(model->isa_, choose_isa());
-  if (options.threads <= 0)
-    options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (options.threads <= 0) options.threads = default_threads();
   if (options.sampled_rows <= 0) options.sampled_rows = options.sequences;
   model->options_ = std::move(options);
   model->graph_ = std::move(graph);

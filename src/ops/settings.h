@@ -10,9 +10,9 @@ namespace firstlight {
 /// How weights of matrix products lie in memory.
 enum class HeldAs : std::uint8_t {
   kStored,  // as the checkpoint has them: bf16, or its 4 bits
-  kInt8,    // 8 bits, a scale an output; activations in 8 bits, a scale a row and group of 128
-  kInt4,    // 4-bit integers, a scale an output and 32 inputs; activations as with kInt8
-  kMxfp4,   // 4-bit floats with a power of two for 32 inputs; activations as with kInt8
+  kInt8,    // 8 bits, a scale an output
+  kInt4,    // 4-bit integers, a scale an output and 32 inputs
+  kMxfp4,   // 4-bit floats with a power of two for 32 inputs
 };
 
 /// How dsa_index finds the best keys of a long context (spec dsa 4.4, 4.5).
@@ -25,6 +25,9 @@ enum class KeySearch : std::uint8_t {
 struct RunSettings {
   HeldAs weights = HeldAs::kStored;
   HeldAs experts = HeldAs::kStored;  // of moe_experts
+  /// Activations that meet weights of 8 or 4 bits have 8 bits, a scale a row and group of 128. Those of
+  /// `linear` have 16 where the weights have 8: most of what 8 bits lose is lost there, not in the experts.
+  bool wide_activations = true;
   /// mla: rows of prompts are computed from expanded keys and values, rows that were generated from latents.
   bool expanded_prefill = false;
   KeySearch key_search = KeySearch::kCertified;

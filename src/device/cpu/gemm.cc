@@ -8,12 +8,12 @@ namespace firstlight {
 
 namespace {
 
-GemmKind kind_of(Packing packing, Arithmetic arithmetic) {
+GemmKind kind_of(Packing packing, Arithmetic arithmetic, bool wide) {
   switch (packing) {
     case Packing::kF32:
       return GemmKind::kF32F32;
     case Packing::kInt8:
-      return GemmKind::kInt8;
+      return wide ? GemmKind::kInt8Wide : GemmKind::kInt8;
     case Packing::kInt4:
       return GemmKind::kInt4;
     case Packing::kMxfp4:
@@ -25,7 +25,7 @@ GemmKind kind_of(Packing packing, Arithmetic arithmetic) {
 }
 
 GemmCall call_of(const GemmArgs& a) {
-  return {.kind = kind_of(a.w->packing(), a.arithmetic),
+  return {.kind = kind_of(a.w->packing(), a.arithmetic, a.wide_x),
           .m = a.m,
           .k = a.w->k(),
           .x = a.x,
@@ -48,7 +48,8 @@ std::size_t gemm_scratch_bytes(std::int64_t m, std::int64_t k) {
   // Every form of X pads k to whole blocks of 64 bytes: 16 floats, or 32 halves which need less.
   constexpr std::int64_t kBlock = 16;
   const std::int64_t floats = (k + kBlock - 1) / kBlock * kBlock * static_cast<std::int64_t>(sizeof(float));
-  return static_cast<std::size_t>(m * std::max(floats, coded_row_bytes(k)));
+  const std::int64_t codes = (k + kActivationGroup - 1) / kActivationGroup * kWideGroupBytes;
+  return static_cast<std::size_t>(m * std::max(floats, codes));
 }
 
 bool is_quantised(Packing packing) { return packing != Packing::kF32 && packing != Packing::kBF16; }
@@ -60,7 +61,7 @@ std::int64_t coded_row_bytes(std::int64_t k) {
 void code_rows(const CpuKernels& kernels, Packing packing, const float* x, std::int64_t ldx,
                std::int64_t rows, std::int64_t k, std::byte* coded) {
   check(is_quantised(packing), "rows are coded for quantised weights");
-  kernels.gemm.code_rows(kind_of(packing, Arithmetic::kBF16), x, ldx, rows, k, coded);
+  kernels.gemm.code_rows(kind_of(packing, Arithmetic::kBF16, false), x, ldx, rows, k, coded);
 }
 
 void prepare_x(const CpuKernels& kernels, const GemmArgs& args, std::int64_t tile_begin,

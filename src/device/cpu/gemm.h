@@ -11,6 +11,9 @@
 // (nearest even of x 127 / max|x|) and a scale s_g = max|x| / 127; sums of products of codes are exact
 // integers.
 //   int8        y = 0; for groups g ascending: y = fma(sum_g, s_g, y); then y = y w_scale
+//   int8, wide  the same with 256 times the codes, plus second codes: nearest even of 256 times what the
+//   first
+//               ones leave of x 127 / max|x|, within +-127; s_g = max|x| / 127 / 256
 //   int4, mxfp4 y = 0; for groups h of 32 ascending: y = fma(sum_h, w_scale_h * s_g, y)
 // Twice the values of MXFP4 are integers; w_scale_h holds the half. Scales below 2^-126 count as 0.
 //
@@ -40,6 +43,7 @@ struct GemmArgs {
   const std::int32_t* y_rows = nullptr;  // [M] row r goes to row y_rows[r] of y, all different; null: r
   std::int64_t first_column = 0;         // the output column that y[0] stands for
   Arithmetic arithmetic = Arithmetic::kF32;
+  bool wide_x = false;      // with int8 weights: X in 16 bits
   void* scratch = nullptr;  // gemm_scratch_bytes, 64-byte aligned; holds X prepared for the kernel
 };
 

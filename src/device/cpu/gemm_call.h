@@ -16,18 +16,20 @@ struct PanelSpan {
 inline constexpr std::int64_t kActivationGroup = 128;
 /// Such a group prepared for a kernel: codes, starts of the sums, scale.
 inline constexpr std::int64_t kQuantisedGroupBytes = 160;
+inline constexpr std::int64_t kWideGroupBytes = 288;  // with codes of two bytes
 /// Twice the values of E2M1 by code, plus 12.
 inline constexpr std::uint8_t kMxfp4Integers[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                                     12, 11, 10, 9,  8,  6,  4,  0};
 
 /// The inner loops, by what X and W hold.
 enum class GemmKind : std::uint8_t {
-  kF32F32,   // X f32, W f32
-  kF32Bf16,  // X f32, W bf16 widened
-  kBf16,     // X bf16, W bf16, in the model of vdpbf16ps
-  kInt8,     // X 8 bits, W 8 bits
-  kInt4,     // X 8 bits, W 4-bit integers
-  kMxfp4,    // X 8 bits, W 4-bit floats
+  kF32F32,    // X f32, W f32
+  kF32Bf16,   // X f32, W bf16 widened
+  kBf16,      // X bf16, W bf16, in the model of vdpbf16ps
+  kInt8,      // X 8 bits, W 8 bits
+  kInt8Wide,  // X 16 bits, W 8 bits
+  kInt4,      // X 8 bits, W 4-bit integers
+  kMxfp4,     // X 8 bits, W 4-bit floats
 };
 
 /// Rows of X that are prepared together. 12 rows x 32 columns are 24 accumulators, which with 2 weights and

@@ -1,6 +1,7 @@
 // The quantised products of gemm.h against their statement in scalar code.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -55,7 +56,15 @@ struct CodedX {
   std::vector<float> scales;  // of each 128
 };
 
-CodedX coded_x(const float* x, std::int64_t k) {
+/// A product of one of the kinds: the packing of the weights, and whether x has 16 bits.
+struct Kind {
+  Packing packing;
+  bool wide;
+};
+constexpr std::array kKinds = {Kind{Packing::kInt8, false}, Kind{Packing::kInt8, true},
+                               Kind{Packing::kInt4, false}, Kind{Packing::kMxfp4, false}};
+
+CodedX coded_x(const float* x, std::int64_t k, bool wide) {
   CodedX row;
   for (std::int64_t from = 0; from < k; from += 128) {
     const std::int64_t to = std::min<std::int64_t>(k, from + 128);
@@ -66,9 +75,13 @@ CodedX coded_x(const float* x, std::int64_t k) {
       finite = finite && std::isfinite(x[i]);
     }
     const bool nothing = most < 0x1p-100F;
-    row.scales.push_back(!finite ? std::numeric_limits<float>::quiet_NaN() : nothing ? 0.0F : most / 127.0F);
+    const float scale = nothing ? 0.0F : most / 127.0F * (wide ? 1.0F / 256 : 1.0F);
+    row.scales.push_back(finite ? scale : std::numeric_limits<float>::quiet_NaN());
     for (std::int64_t i = from; i < to; ++i) {
-      row.codes.push_back(nothing || !finite ? 0 : static_cast<int>(std::nearbyint(x[i] * (127.0F / most))));
+      const float scaled = nothing || !finite ? 0.0F : x[i] * (127.0F / most);
+      const float first = std::nearbyint(scaled);
+      const float rest = std::nearbyint(std::clamp((scaled - first) * 256.0F, -127.0F, 127.0F));
+      row.codes.push_back(static_cast<int>(wide ? first * 256.0F + rest : first));
     }
   }
   return row;
@@ -105,7 +118,7 @@ PackedMatrix packed(const std::vector<float>& w, std::int64_t n, Packing packing
 }
 
 std::vector<float> product(Isa isa, const std::vector<float>& x, std::int64_t first, std::int64_t m,
-                           const PackedMatrix& w) {
+                           const PackedMatrix& w, bool wide) {
   const std::size_t bytes = (gemm_scratch_bytes(m, w.k()) + 63) / 64 * 64;
   const std::unique_ptr<void, void (*)(void*)> scratch(std::aligned_alloc(64, bytes), &std::free);
   std::memset(scratch.get(), 0xff, bytes);
@@ -117,6 +130,7 @@ std::vector<float> product(Isa isa, const std::vector<float>& x, std::int64_t fi
                       .y = y.data(),
                       .ldy = w.n(),
                       .arithmetic = Arithmetic::kBF16,
+                      .wide_x = wide,
                       .scratch = scratch.get()};
   prepare_x(kernels(isa), args, 0, gemm_tiles(m));
   gemm_panels(kernels(isa), args, 0, w.panels());
@@ -125,21 +139,21 @@ std::vector<float> product(Isa isa, const std::vector<float>& x, std::int64_t fi
 
 void expect_stated(const std::vector<float>& x, const std::vector<float>& w, std::int64_t m, std::int64_t n) {
   const std::int64_t k = static_cast<std::int64_t>(w.size()) / n;
-  for (const Packing packing : kQuantised) {
+  for (const auto [packing, wide] : kKinds) {
     const PackedMatrix matrix = packed(w, n, packing);
     std::vector<CodedRow> rows;
     for (std::int64_t i = 0; i < n; ++i)
       rows.push_back(coded(&w[static_cast<std::size_t>(i * k)], k, packing));
     for (const Isa isa : tested_isas()) {
-      const std::vector<float> y = product(isa, x, 0, m, matrix);
+      const std::vector<float> y = product(isa, x, 0, m, matrix, wide);
       for (std::int64_t r = 0; r < m; ++r) {
-        const CodedX codes = coded_x(&x[static_cast<std::size_t>(r * k)], k);
+        const CodedX codes = coded_x(&x[static_cast<std::size_t>(r * k)], k, wide);
         for (std::int64_t i = 0; i < n; ++i) {
           const float want = expected(codes, rows[static_cast<std::size_t>(i)], packing);
           const float got = y[static_cast<std::size_t>(r * n + i)];
           ASSERT_TRUE(same(got, want) || (std::isnan(got) && std::isnan(want)))
-              << isa_name(isa) << " " << packing_name(packing) << " M " << m << " N " << n << " K " << k
-              << " at " << r << ", " << i << ": " << got << " not " << want;
+              << isa_name(isa) << " " << packing_name(packing) << (wide ? " wide" : "") << " M " << m << " N "
+              << n << " K " << k << " at " << r << ", " << i << ": " << got << " not " << want;
         }
       }
     }
@@ -184,14 +198,14 @@ TEST(GemmQuantised, ARowIsTheSameInAnyCompany) {
   constexpr std::int64_t kN = 70;
   constexpr std::int64_t kK = 200;
   const std::vector<float> x = normals(random, kM * kK, 1);
-  for (const Packing packing : kQuantised) {
+  for (const auto [packing, wide] : kKinds) {
     const PackedMatrix w = packed(normals(random, kN * kK, 1), kN, packing);
     for (const Isa isa : tested_isas()) {
-      const std::vector<float> all = product(isa, x, 0, kM, w);
+      const std::vector<float> all = product(isa, x, 0, kM, w, wide);
       for (std::int64_t first = 0; first < kM; first += 37) {
         for (const std::int64_t m : {1, 2, 5, 12, 20}) {
           if (first + m > kM) continue;
-          const std::vector<float> some = product(isa, x, first, m, w);
+          const std::vector<float> some = product(isa, x, first, m, w, wide);
           ASSERT_EQ(std::memcmp(some.data(), &all[static_cast<std::size_t>(first * kN)], some.size() * 4), 0);
         }
       }

@@ -20,7 +20,8 @@ class Linear final : public Kernel {
         rows_(context.node.input("x").rows),
         limit_(context.limits.rows(rows_)),
         k_(context.node.input("x").width()),
-        threads_(context.threads) {
+        threads_(context.threads),
+        wide_(context.settings.wide_activations) {
     for (const PackedMatrix& w : weights_) {
       panels_ += w.panels();
       auto known =
@@ -84,6 +85,7 @@ class Linear final : public Kernel {
             .y = io.out(w),
             .ldy = weight.n(),
             .arithmetic = arithmetic_,
+            .wide_x = wide_,
             .scratch = scratch + region_[w] * shared_bytes(m)};
   }
   void prepare(const NodeIo& io, std::int64_t m, std::uint8_t* scratch, Range tiles) const {
@@ -102,6 +104,7 @@ class Linear final : public Kernel {
   std::int64_t k_;
   std::int64_t panels_ = 0;
   int threads_;
+  bool wide_;  // X in 16 bits where weights have 8
 };
 
 }  // namespace
