@@ -20,6 +20,8 @@ namespace {
 
 // Rows that meet a page's keys while they are near (bytes of 128 channels x 64 tokens: 8 KiB).
 constexpr std::int64_t kItemRows = 8;
+// Keys that are gathered to be scored: as f32 they stay in the first-level cache.
+constexpr std::int64_t kBatch = 16;
 // Above this many channels a dot product of bytes might leave 32 bits.
 constexpr std::int64_t kMostByteChannels = 32768;
 
@@ -63,6 +65,7 @@ class DsaIndexCpu final : public Kernel {
                                   (pools_ + page_keys_ - 1) / page_keys_)),
         factor_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads_ * dim_)))),
         places_(context.caches),
+        row_bytes_(dim_ * static_cast<std::int64_t>(dtype_size(places_[0].dtype))),
         limits_(context.limits),
         threads_(context.threads) {}
 
@@ -132,6 +135,8 @@ class DsaIndexCpu final : public Kernel {
       bytes_of_heads = carve.take<std::int8_t>(head_bytes * slots);
       start = carve.take<std::int32_t>(wide * slots);
       byte_weights = carve.take<float>(wide * slots);
+      linear_bytes = op.bytes_ ? op.key_bytes_ : 0;
+      linear = carve.take<std::int8_t>(linear_bytes * slots);
       head_stride = wide;
       // Of a thread.
       staging_floats = kPageTokens * op.dim_;
@@ -140,9 +145,11 @@ class DsaIndexCpu final : public Kernel {
       tiles = carve.take<std::uint8_t>(tile_bytes * op.threads_);
       const std::int64_t row_floats = op.bytes_ ? op.heads_ * op.dim_ : 0;
       const std::int64_t products = op.bytes_ && op.heads_ <= kMostGramHeads ? 2 * wide * wide : 0;
-      query_floats = 2 * row_floats + (products > 0 ? column_floats + products : 0);
+      query_floats =
+          2 * row_floats + (op.bytes_ ? op.dim_ : 0) + (products > 0 ? column_floats + products : 0);
       query_memory = carve.take<float>(query_floats * op.threads_);
       query_rows = row_floats;
+      half_floats = op.bytes_ ? op.dim_ : 0;
       bytes = carve.used();
     }
     [[nodiscard]] float* staging_of(int thread) const { return staging + thread * staging_floats; }
@@ -151,8 +158,9 @@ class DsaIndexCpu final : public Kernel {
       float* memory = query_memory + thread * query_floats;
       return {.scaled = memory,
               .residuals = memory + query_rows,
-              .columns = memory + 2 * query_rows,
-              .products = memory + 2 * query_rows + column_floats};
+              .columns = memory + 2 * query_rows + half_floats,
+              .products = memory + 2 * query_rows + half_floats + column_floats,
+              .half = memory + 2 * query_rows};
     }
     /// An empty search in the memory of a slot.
     Search& open(std::int64_t slot, const Item& item, std::int64_t r, std::int64_t k) const {
@@ -165,6 +173,9 @@ class DsaIndexCpu final : public Kernel {
                      .bytes = bytes_of_heads + slot * head_bytes,
                      .start = start + slot * head_stride,
                      .byte_weights = byte_weights + slot * head_stride,
+                     .linear = linear + slot * linear_bytes,
+                     .linear_start = 0,
+                     .linear_weight = 0,
                      .error = {},
                      .certified = false},
            .estimates = estimates + slot * estimate_count,
@@ -182,10 +193,10 @@ class DsaIndexCpu final : public Kernel {
     KeptKeys* kept;
     std::int32_t *kept_memory, *estimates, *candidates, *start;
     float *columns, *weights, *byte_weights, *staging, *query_memory;
-    std::int8_t* bytes_of_heads;
+    std::int8_t *bytes_of_heads, *linear;
     std::uint8_t* tiles;
     std::int64_t capacity, estimate_count, candidate_count, column_floats, head_bytes, head_stride,
-        staging_floats, tile_bytes, query_floats, query_rows, bytes;
+        linear_bytes, staging_floats, tile_bytes, query_floats, query_rows, half_floats, bytes;
   };
 
   [[nodiscard]] std::uint8_t* page_of(const Step& step, const SequenceRows& s, std::int64_t page,
@@ -345,8 +356,11 @@ class DsaIndexCpu final : public Kernel {
   }
 
   void prepare(const NodeIo& io, const Scratch& scratch, int thread, Search& search) const {
+    // Where so many may be chosen that bounds decide little, all are scored: the choice is the same.
+    const bool few = visible_keys(search.position) < kernels_.certified_from * pools_ &&
+                     !(means_ && search.position + 1 > min_context_);
     kernels_.prepare_query(io.in(0) + search.row * heads_ * dim_, io.in(2) + search.row * heads_, factor_,
-                           heads_, dim_, scratch.query_scratch(thread), search.query);
+                           heads_, dim_, few ? QueryScratch{} : scratch.query_scratch(thread), search.query);
   }
 
   // ---- pages ------------------------------------------------------------------------------------------
@@ -458,14 +472,23 @@ class DsaIndexCpu final : public Kernel {
   /// for what they include.
   void score_kept(const Step& step, const Search& search, const KeptKeys& kept, ChoiceLimits limits,
                   std::int32_t* out, float* staging) const {
-    std::array<std::int32_t, kPageTokens> at;
-    std::array<std::int32_t, kPageTokens> order;
+    // One batch is on its way from memory while the one before is scored.
+    std::array<std::array<std::int32_t, kBatch>, 2> batches;
+    std::size_t filling = 0;
     std::int64_t waiting = 0;
-    const auto score = [&] {
-      kernels_.score(search.query, heads_, dim_, staging, waiting, order.data());
+    std::int64_t fetched = 0;
+    const auto row_of = [&](std::int32_t entry) {
+      const std::int32_t key = kept.position()[entry];
+      return page_of(step, *search.sequence, key / page_keys_, 0) + key % page_keys_ * row_bytes_;
+    };
+    const auto turn = [&] {
       for (std::int64_t i = 0; i < waiting; ++i) {
-        out[at[static_cast<std::size_t>(i)]] = order[static_cast<std::size_t>(i)];
+        const std::uint8_t* row = row_of(batches[filling][static_cast<std::size_t>(i)]);
+        for (std::int64_t line = 0; line < row_bytes_; line += 64) __builtin_prefetch(row + line);
       }
+      filling = 1 - filling;
+      score_batch(search, {batches[filling].data(), static_cast<std::size_t>(fetched)}, row_of, out, staging);
+      fetched = waiting;
       waiting = 0;
     };
     for (std::int64_t i = 0; i < kept.count(); ++i) {
@@ -478,16 +501,28 @@ class DsaIndexCpu final : public Kernel {
       } else if (lower == upper) {
         out[i] = lower;
       } else {
-        const std::int32_t key = kept.position()[i];
-        const std::uint8_t* page = page_of(step, *search.sequence, key / page_keys_, 0);
-        float* to = staging + waiting * dim_;
-        const float* from = read_keys(page, key % page_keys_, 1, to);
-        if (from != to) std::copy_n(from, dim_, to);
-        at[static_cast<std::size_t>(waiting++)] = static_cast<std::int32_t>(i);
-        if (waiting == kPageTokens) score();
+        batches[filling][static_cast<std::size_t>(waiting++)] = static_cast<std::int32_t>(i);
+        if (waiting == kBatch) turn();
       }
     }
-    if (waiting > 0) score();
+    turn();
+    turn();
+  }
+
+  template <class RowOf>
+  void score_batch(const Search& search, std::span<const std::int32_t> entries, const RowOf& row_of,
+                   std::int32_t* out, float* staging) const {
+    if (entries.empty()) return;
+    std::array<std::int32_t, kBatch> order;
+    float* to = staging;
+    for (const std::int32_t entry : entries) {
+      const float* from = read_keys(row_of(entry), 0, 1, to);
+      if (from != to) std::copy_n(from, dim_, to);
+      to += dim_;
+    }
+    kernels_.score(search.query, heads_, dim_, staging, static_cast<std::int64_t>(entries.size()),
+                   order.data());
+    for (std::size_t i = 0; i < entries.size(); ++i) out[entries[i]] = order[i];
   }
 
   void finish(const NodeIo& io, const Search& search, std::span<const KeptKeys> parts) const {
@@ -616,6 +651,7 @@ class DsaIndexCpu final : public Kernel {
   std::int64_t candidate_pages_;  // this many by their means
   float factor_;                  // (Hi Di)^-1/2
   std::vector<CachePlace> places_;
+  std::int64_t row_bytes_;  // of a key as cached
   StepLimits limits_;
   int threads_;
   std::vector<float> ape_;  // [kpool, dim]

@@ -16,10 +16,14 @@ struct ScoreError {
 /// A query of [heads, dim] as the loops below read it. H4, H16: heads rounded up to 4, 16; G: dim / 4, up.
 struct IndexQuery {
   float* columns;       // [dim, H16]: exact scores keep heads in lanes
-  float* weights;       // [heads] head weights with the constant factor
+  float* weights;       // [H16] head weights with the constant factor
   std::int8_t* bytes;   // [H4 / 4, G, 4, 4]: four heads' four channels lie together
   std::int32_t* start;  // [H4] -128 * the sum of a head's bytes: what keys stored as k + 128 add too much
   float* byte_weights;  // [H4] weight * scale of a head's bytes
+  // One more head, without relu: half of what the heads' bytes leave of q.
+  std::int8_t* linear;  // [G, 4]
+  std::int32_t linear_start;
+  float linear_weight;
   ScoreError error;
   bool certified;  // false: not finite, or so large or small that `error` would not hold
 };
@@ -29,7 +33,8 @@ struct QueryScratch {
   float* scaled;     // [heads, dim] channels in units of the head's scale
   float* residuals;  // [heads, dim] what the bytes leave of them
   float* columns;    // [dim, H16]
-  float* products;   // [3, H16, H16]
+  float* products;   // [2, H16, H16]
+  float* half;       // [dim]
 };
 /// Above this many heads bounds are sums over heads; below, heads that differ in direction share an error.
 constexpr std::int64_t kMostGramHeads = 256;
@@ -51,14 +56,14 @@ struct ByteTile {
 
 /// Scores are compared as integers in the order of candidate_key: see float_order.
 struct DsaIndexKernels {
-  /// Order of I(t, .) of `count` keys [count, dim]. Each dot product is one chain over channels ascending,
-  /// each score one chain over heads ascending. Never that of -0.
+  /// Order of I(t, .) of `count` keys [count, dim]. Each dot product is one chain over channels ascending; a
+  /// score adds heads i, i + 16, ... to lane i and folds the lanes as reduce_add does. Never that of -0.
   void (*score)(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const float* keys,
                 std::int64_t count, std::int32_t* order);
   /// lower <= order of I(t, .) <= upper for each lane of a tile; a multiple of 16 lanes, at most 64.
   void (*scan)(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const ByteTile& tile,
                std::int64_t lanes, std::int32_t* lower, std::int32_t* upper);
-  /// q [heads, dim], w [heads] -> the query in all forms.
+  /// q [heads, dim], w [heads] -> the query in all forms; without scratch in those of `score` alone.
   void (*prepare_query)(const float* q, const float* w, float factor, std::int64_t heads, std::int64_t dim,
                         const QueryScratch& scratch, IndexQuery& query);
   /// key [dim] -> its bytes + 128 at bytes[g * stride + 0..3].
@@ -77,6 +82,8 @@ struct DsaIndexKernels {
   std::int64_t (*keep)(const std::int32_t* by, std::int64_t n, std::int32_t limit, const std::int32_t* a,
                        const std::int32_t* b, const std::int32_t* c, std::int32_t* oa, std::int32_t* ob,
                        std::int32_t* oc);
+  /// Certified search pays from this many keys for each that may be chosen.
+  std::int64_t certified_from;
 };
 
 FL_DECLARE_TABLES(DsaIndexKernels, kDsaIndexKernels)
