@@ -408,10 +408,10 @@ Data data_of(Kind kind, const Case& c, Random& random) {
 }
 
 // Small choices of long contexts, so that bounds decide on every instruction set; one that chooses half.
-const Case kSearched[] = {{4, 16, 8, 700},     {16, 128, 32, 500},       {19, 36, 5, 300},
-                          {33, 64, 12, 300},   {2, 7, 3, 700},           {16, 32, 150, 400},
-                          {8, 20, 12, 700, 4}, {16, 128, 24, 500, 2},    {3, 16, 64, 700, 32},
-                          {4, 16, 1, 300},     {5, 12, 8, 300, 4, false}};
+const Case kSearched[] = {{4, 16, 8, 500},     {16, 64, 24, 260},        {19, 36, 5, 200},
+                          {33, 12, 12, 200},   {2, 7, 3, 500},           {8, 16, 150, 330},
+                          {8, 20, 12, 500, 4}, {16, 32, 24, 330, 2},     {3, 16, 64, 700, 32},
+                          {4, 16, 1, 200},     {5, 12, 8, 300, 4, false}};
 
 TEST(DsaIndex, CertifiedChoosesWhatScoringEveryKeyChooses) {
   Random random(10);
@@ -458,17 +458,17 @@ TEST(DsaIndex, SearchesDoNotDependOnCutsThreadsOrInstructionSet) {
 TEST(DsaIndex, BuffersThatOverflowChooseTheSame) {
   // More keys than a buffer holds (4 x 256), ties that no bound can separate, the best ones first or last.
   Random random(12);
-  const Case c{2, 8, 40, 3000};
+  const Case c{2, 8, 40, 2200};
   for (int order = 0; order < 3; ++order) {
     Data d = normal_data(c, random);
     for (std::size_t i = 0; i < d.k.size(); ++i) {
       const auto t = static_cast<float>(i / 8);
-      d.k[i] = order == 0 ? 0.0F : order == 1 ? 1 + t / 3000 : 2 - t / 3000;
+      d.k[i] = order == 0 ? 0.0F : order == 1 ? 1 + t / 2200 : 2 - t / 2200;
     }
-    TestSettings settings{.f32 = true, .max_tokens = 3000, .run = {.key_search = KeySearch::kFull}};
+    TestSettings settings{.f32 = true, .max_tokens = 2200, .run = {.key_search = KeySearch::kFull}};
     const auto run = [&] {
       TestSession session(make_op(c, {}), settings);
-      session.feed(session.add(d.inputs()), {2900, 90, 1, 1, 3, 5});
+      session.feed(session.add(d.inputs()), {2100, 90, 1, 1, 3, 5});
       return words_int(session.output(0));
     };
     const auto full = run();
@@ -520,7 +520,7 @@ TEST(DsaIndex, TwoStagesSearchThePagesWithTheBestMeans) {
 
 TEST(DsaIndex, TwoStagesFindMostOfTheBestKeysOfClusteredText) {
   Random random(14);
-  const Case c{8, 32, 64, 64 * 60};
+  const Case c{4, 16, 64, 64 * 40};
   Data d = normal_data(c, random);
   const Words topics = random.normals(12 * c.dim);
   for (std::int64_t t = 0; t < c.tokens; ++t) {
@@ -538,14 +538,14 @@ TEST(DsaIndex, TwoStagesFindMostOfTheBestKeysOfClusteredText) {
   for (float& w : d.w) w = std::abs(w);
   const auto run = [&](KeySearch search) {
     TestSession session(make_op(c, {}), {.max_tokens = c.tokens,
-                                         .run = {.key_search = search, .candidates = 960, .min_context = 0}});
+                                         .run = {.key_search = search, .candidates = 640, .min_context = 0}});
     session.feed(session.add(d.inputs()), {c.tokens});
     return words_int(session.output(0));
   };
   const auto full = run(KeySearch::kFull);
   const auto two = run(KeySearch::kTwoStage);
   std::int64_t found = 0;
-  constexpr std::int64_t kLast = 500;
+  constexpr std::int64_t kLast = 300;
   for (std::int64_t t = c.tokens - kLast; t < c.tokens; ++t) {
     std::vector<std::int32_t> both;
     std::set_intersection(full.begin() + t * c.topk, full.begin() + (t + 1) * c.topk,

@@ -76,8 +76,10 @@ class KeptKeys {
   void make_room(const DsaIndexKernels& kernels, const Score& score) {
     if (count_ <= k_) return;
     const auto reached = [&](std::int32_t t) { return kernels.count_from(lower_, count_, t); };
-    limit_ = std::max(limit_, best_limit(k_, k_ / 16, reached));
-    count_ = kernels.keep(upper_, count_, limit_, lower_, upper_, position_, lower_, upper_, position_);
+    // limit_ may be higher already, above entries that stay because they came first.
+    const std::int32_t out = best_limit(k_, k_ / 16, reached);
+    limit_ = std::max(limit_, out);
+    count_ = kernels.keep(upper_, count_, out, lower_, upper_, position_, lower_, upper_, position_);
     if (count_ <= k_ + (capacity_ - k_) / 2) return;
     score(*this);
     const std::int32_t worst = best_limit(k_, 0, reached);
@@ -100,7 +102,7 @@ class KeptKeys {
   std::int64_t k_ = 0;
   std::int64_t capacity_ = 0;
   std::int64_t count_ = 0;
-  std::int32_t limit_ = INT32_MIN;  // an upper bound below this is thrown out
+  std::int32_t limit_ = INT32_MIN;  // a key offered with an upper bound below this is not kept
 };
 
 /// Limits of the k best of several buffers together: what cannot be among them has upper < out, what must
