@@ -431,6 +431,14 @@ class DsaIndexCpu final : public Kernel {
     return true;
   }
 
+  /// A page's keys lie apart from those of the next: the machine's own prefetching starts anew on each.
+  void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page) const {
+    const std::uint8_t* keys = page_of(step, sequence, page, bytes_ ? 1 : 0);
+    const std::int64_t size =
+        bytes_ ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float))) : page_keys_ * row_bytes_;
+    for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line);
+  }
+
   /// Offers the keys of some pages to the searches of neighbouring rows that want them and see them.
   void search_pages(const Step& step, const Scratch& scratch, Range pages, std::int64_t slot,
                     std::int64_t count, int thread) const {
@@ -440,6 +448,7 @@ class DsaIndexCpu final : public Kernel {
     const SequenceRows& sequence = *scratch.searches[slot].sequence;
     for (std::int64_t page = pages.begin; page < pages.end; ++page) {
       const std::int64_t first_key = page * page_keys_;
+      if (page + 1 < pages.end) prefetch_page(step, sequence, page + 1);
       const ByteTile tile = byte_tile(page_of(step, sequence, page, 1));
       const float* keys = nullptr;
       for (std::int64_t i = 0; i < page_keys_; ++i) {
