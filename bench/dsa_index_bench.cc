@@ -12,9 +12,10 @@
 #include <string>
 #include <string_view>
 
+#include "device/cpu/roofline.h"
+#include "ops/dsa_index/kernels.h"
 #include "ops/dsa_index/op.h"
 #include "ops/op_testing.h"
-#include "roofline.h"
 
 namespace firstlight::bench {
 namespace {
@@ -136,6 +137,67 @@ class IndexBench {
   std::unique_ptr<AlignedBytes> scratch_;
 };
 
+/// The two inner loops alone, on keys that are near: shares of the peaks of bytes and of f32.
+void print_loops(Isa isa, int rounds, double bytes, double floats) {
+  constexpr std::int64_t kPages = 16;
+  constexpr std::int64_t kTileBytes = kPageTokens * kDim;
+  const DsaIndexKernels& kernels = FL_PICK(isa, kDsaIndexKernels);
+  Random random(2);
+  const Words q = random.normals(kHeads * kDim);
+  const Words w = random.normals(kHeads);
+  const Words keys = random.normals(kPages * kTileBytes);
+  Words columns(kHeads * kDim), weights(kHeads), byte_weights(kHeads), scaled(kHeads * kDim),
+      residuals(kHeads * kDim), transposed(kHeads * kDim), products(2 * kHeads * kHeads), half(kDim);
+  std::vector<std::int8_t> heads(kHeads * kDim), linear(kDim);
+  std::vector<std::int32_t> start(kHeads);
+  IndexQuery query{columns.data(),
+                   weights.data(),
+                   heads.data(),
+                   start.data(),
+                   byte_weights.data(),
+                   linear.data(),
+                   0,
+                   0,
+                   {},
+                   false};
+  kernels.prepare_query(q.data(), w.data(), 1.0F, kHeads, kDim,
+                        {scaled.data(), residuals.data(), transposed.data(), products.data(), half.data()},
+                        query);
+  const AlignedBytes tiles(kPages * kTileBytes);
+  Words scale(kPageTokens), residual(kPageTokens), norm(kPageTokens);
+  for (std::int64_t k = 0; k < kPages * kPageTokens; ++k) {
+    const std::int64_t lane = k % kPageTokens;
+    const KeyScale s =
+        kernels.quantise_key(keys.data() + k * kDim, kDim,
+                             tiles.data() + k / kPageTokens * kTileBytes + lane * 4, kPageTokens * 4);
+    scale[static_cast<std::size_t>(lane)] = s.scale;
+    residual[static_cast<std::size_t>(lane)] = s.residual;
+    norm[static_cast<std::size_t>(lane)] = s.norm;
+  }
+  std::int32_t lower[kPageTokens];
+  std::int32_t upper[kPageTokens];
+  double scan = HUGE_VAL;
+  double score = HUGE_VAL;
+  for (int r = 0; r < 4 * rounds; ++r) {
+    double begin = thread_seconds();
+    for (std::int64_t p = 0; p < kPages; ++p) {
+      kernels.scan(query, kHeads, kDim,
+                   {tiles.data() + p * kTileBytes, scale.data(), residual.data(), norm.data()}, kPageTokens,
+                   lower, upper);
+    }
+    scan = std::min(scan, thread_seconds() - begin);
+    begin = thread_seconds();
+    for (std::int64_t p = 0; p < kPages; ++p) {
+      kernels.score(query, kHeads, kDim, keys.data() + p * kTileBytes, kPageTokens, lower);
+    }
+    score = std::min(score, thread_seconds() - begin);
+  }
+  constexpr double kOperations = 2.0 * kHeads * kDim * kPages * kPageTokens;
+  std::printf(
+      "keys that are near: byte scores with bounds %.1f%% of the bytes' peak, exact scores %.1f%% of f32's\n",
+      100 * kOperations / scan / bytes, 100 * kOperations / score / floats);
+}
+
 int main_with(int argc, char** argv) {
   int rounds = 7;
   std::int64_t only = 0;
@@ -158,12 +220,13 @@ int main_with(int argc, char** argv) {
   double bytes = 0;
   double floats = 0;
   for (int r = 0; r < rounds; ++r) {
-    bytes = std::max(bytes, measure_peak(pool, byte_chains(*isa)));
+    bytes = std::max(bytes, measure_peak(pool, int8_chains(*isa)));
     floats = std::max(floats, measure_peak(pool, f32_chains(*isa)));
   }
   std::printf("%s, load average %.2f%s; bytes %.0f Gop/s, f32 %.0f Gop/s\n",
               std::string(isa_name(*isa)).c_str(), load_average(),
               machine_is_busy() ? ": BUSY, trust the ratios only" : "", bytes / 1e9, floats / 1e9);
+  print_loops(*isa, rounds, bytes, floats);
   std::printf("keys       context  search      prefill ms/row  of peak   decode ms  of peak\n");
   for (const bool clustered : {false, true}) {
     for (const std::int64_t context : {8192, 32768, 131072}) {

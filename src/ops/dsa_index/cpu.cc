@@ -387,6 +387,11 @@ class DsaIndexCpu final : public Kernel {
     std::array<float, kPageTokens> scale{};
     std::array<float, kPageTokens> residual{};
     constexpr std::array<float, kPageTokens> kNorm{};
+    // They lie a page apart: all are asked for before the first is needed.
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint8_t* mean = page_of(step, *searches[0].sequence, first + i, 2);
+      for (std::int64_t line = 0; line < key_bytes_ + 8; line += 64) __builtin_prefetch(mean + line);
+    }
     for (std::int64_t i = 0; i < count; ++i) {
       const std::uint8_t* mean = page_of(step, *searches[0].sequence, first + i, 2);
       for (std::int64_t g = 0; g < key_bytes_; g += 4) {
@@ -423,19 +428,26 @@ class DsaIndexCpu final : public Kernel {
     search.all_pages = false;
   }
 
-  /// Whether the search wants this page; asked for ascending pages.
-  [[nodiscard]] static bool wants(Search& search, std::int64_t page) {
-    if (search.all_pages) return true;
-    if (search.next == search.candidate_count || search.candidates[search.next] != page) return false;
-    ++search.next;
-    return true;
+  /// The next page behind `page` that any of the searches wants, or one that is not there.
+  static std::int64_t page_behind(std::int64_t page, std::span<Search> searches) {
+    std::int64_t nearest = std::numeric_limits<std::int64_t>::max();
+    for (Search& s : searches) {
+      if (s.all_pages) nearest = std::min(nearest, page + 1);
+      while (s.next < s.candidate_count && s.candidates[s.next] <= page) ++s.next;
+      if (s.next < s.candidate_count) nearest = std::min<std::int64_t>(nearest, s.candidates[s.next]);
+    }
+    return nearest;
+  }
+  [[nodiscard]] static bool wants(const Search& search, std::int64_t page) {
+    return search.all_pages ||
+           (search.next < search.candidate_count && search.candidates[search.next] == page);
   }
 
   /// A page's keys lie apart from those of the next: the machine's own prefetching starts anew on each.
   void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page) const {
     const std::uint8_t* keys = page_of(step, sequence, page, bytes_ ? 1 : 0);
-    const std::int64_t size =
-        bytes_ ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float))) : page_keys_ * row_bytes_;
+    const std::int64_t size = bytes_ ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))
+                                     : page_keys_ * row_bytes_;
     for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line);
   }
 
@@ -446,18 +458,26 @@ class DsaIndexCpu final : public Kernel {
     std::array<std::int32_t, kPageTokens> upper;
     std::array<std::int32_t, kPageTokens> position;
     const SequenceRows& sequence = *scratch.searches[slot].sequence;
-    for (std::int64_t page = pages.begin; page < pages.end; ++page) {
+    std::array<std::int64_t, kItemRows> wanting;  // searches that want the page
+    const std::span<Search> searches(scratch.searches + slot, static_cast<std::size_t>(count));
+    for (std::int64_t page = page_behind(pages.begin - 1, searches); page < pages.end;) {
+      std::size_t rows = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (wants(searches[static_cast<std::size_t>(i)], page)) wanting[rows++] = slot + i;
+      }
+      const std::int64_t behind = page_behind(page, searches);
+      if (behind < pages.end) prefetch_page(step, sequence, behind);
       const std::int64_t first_key = page * page_keys_;
-      if (page + 1 < pages.end) prefetch_page(step, sequence, page + 1);
       const ByteTile tile = byte_tile(page_of(step, sequence, page, 1));
       const float* keys = nullptr;
       for (std::int64_t i = 0; i < page_keys_; ++i) {
         position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first_key + i);
       }
-      for (std::int64_t i = slot; i < slot + count; ++i) {
-        Search& search = scratch.searches[i];
+      for (std::size_t w = 0; w < rows; ++w) {
+        const std::int64_t i = wanting[w];
+        const Search& search = scratch.searches[i];
         const std::int64_t visible = std::min(page_keys_, visible_keys(search.position) - first_key);
-        if (visible <= 0 || !wants(search, page)) continue;
+        if (visible <= 0) continue;
         if (search.query.certified) {
           kernels_.scan(search.query, heads_, dim_, tile, lanes_, lower.data(), upper.data());
         } else {
@@ -474,6 +494,7 @@ class DsaIndexCpu final : public Kernel {
                                 keys = nullptr;  // they were in the same memory
                               });
       }
+      page = behind;
     }
   }
 

@@ -72,7 +72,8 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
   const double pairs = (tokens * context + tokens * (tokens + 1) / 2) / kpool;
   return {.flops = 2 * static_cast<double>(s.heads) * (dim + 1) * pairs,
           .weight_bytes = s.kpool > 1 ? 4 * kpool * dim : 0,
-          .cache_bytes = 2 * dim * (context + tokens) / kpool};
+          // Bytes and bounds of all keys are read; these and the keys themselves are written.
+          .cache_bytes = ((dim + 12) * context + (3 * dim + 12) * tokens) / kpool};
 }
 
 std::vector<CacheSpec> caches(const NodeSpec& node) {
