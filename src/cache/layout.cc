@@ -8,7 +8,7 @@ CacheLayout make_cache_layout(std::span<const std::vector<CacheSpec>> caches, bo
   for (const std::vector<CacheSpec>& declared : caches) {
     std::vector<CacheSlot>& slots = layout.nodes.emplace_back();
     for (const CacheSpec& spec : declared) {
-      const DType dtype = spec.storage == CacheSpec::Storage::kF32 || f32 ? DType::kF32 : DType::kBF16;
+      const DType dtype = storage_dtype(spec.storage, f32);
       std::int64_t& end = spec.scope == CacheSpec::Scope::kPerPage ? layout.page_bytes : layout.state_bytes;
       slots.push_back({.spec = spec, .offset = end, .dtype = dtype});
       const std::int64_t bytes = spec.elements * static_cast<std::int64_t>(dtype_size(dtype));

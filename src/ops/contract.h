@@ -99,12 +99,19 @@ struct CacheSpec {
   enum class Storage : std::uint8_t {
     kF32,      // f32 in every mode
     kCompute,  // bf16 in bf16 mode, f32 in f32 mode
+    kBytes,    // the operator's own layout; an element is a byte, in every mode
   };
   std::string name;  // unique within the operator
   Scope scope;
   std::int64_t elements = 0;  // of one page of kPageTokens tokens, or of one sequence
   Storage storage = Storage::kCompute;
 };
+
+/// The type of a cache's elements in a run of that mode.
+constexpr DType storage_dtype(CacheSpec::Storage storage, bool f32) {
+  if (storage == CacheSpec::Storage::kBytes) return DType::kU8;
+  return storage == CacheSpec::Storage::kF32 || f32 ? DType::kF32 : DType::kBF16;
+}
 
 /// Sizes of a step, for costs.
 struct StepShape {

@@ -93,7 +93,7 @@ Result<std::vector<float>> read_all(const WeightSource& weight);
 /// Where a cache of the node lies: in each page (scope kPerPage) or in the sequence's state block.
 struct CachePlace {
   std::int64_t offset = 0;    // bytes; 64-byte aligned
-  DType dtype = DType::kF32;  // F32 or BF16
+  DType dtype = DType::kF32;  // F32, BF16, or U8 for kBytes
 };
 
 /// What a kernel is built from.

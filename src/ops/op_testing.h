@@ -181,6 +181,7 @@ struct TestSettings {
   int stale = 0;  // every byte of fresh state and pages
   // Above 1: page ids are multiples of this, in reserved (zeroed) address space, so that offsets grow large.
   std::int64_t page_spread = 1;
+  RunSettings run = {};
 };
 
 /// One kernel and some sequences in progress.
@@ -211,8 +212,8 @@ class TestSession {
     if (op.contract().caches != nullptr) place_caches(op.contract().caches(spec_));
     const StepLimits limits{settings.max_tokens, settings.max_tokens, settings.max_sequences,
                             settings.max_context};
-    context_ = std::make_unique<KernelContext>(
-        KernelContext{spec_, 0, weights_, places_, limits, settings.isa, settings.f32, settings.threads});
+    context_ = std::make_unique<KernelContext>(KernelContext{
+        spec_, 0, weights_, places_, limits, settings.isa, settings.f32, settings.threads, settings.run});
     auto kernel = op.maker()(*context_);
     check(kernel.ok(), kernel.ok() ? "" : kernel.error().message.c_str());
     kernel_ = std::move(*kernel);
@@ -320,8 +321,7 @@ class TestSession {
  private:
   void place_caches(const std::vector<CacheSpec>& caches) {
     for (const CacheSpec& cache : caches) {
-      const DType dtype =
-          cache.storage == CacheSpec::Storage::kF32 || settings_.f32 ? DType::kF32 : DType::kBF16;
+      const DType dtype = storage_dtype(cache.storage, settings_.f32);
       std::int64_t& end = cache.scope == CacheSpec::Scope::kPerPage ? page_bytes_ : state_bytes_;
       places_.push_back({end, dtype});
       end += (cache.elements * static_cast<std::int64_t>(dtype_size(dtype)) + 63) / 64 * 64;

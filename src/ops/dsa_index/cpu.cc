@@ -1,28 +1,47 @@
-// dsa_index on CPU, the full-exact policy: every visible key is scored.
-//   1. write the rows' keys (or the pools they complete) to the pages
+// dsa_index on CPU; README.md says how keys are searched.
+//   1. write the rows' keys (or the pools they complete) to the pages, exactly and as bytes
 //   2. rows that see no more than they may choose take everything
-//   3. the others score page after page and keep the best in a bounded buffer; the score matrix is never
-//      written. Many rows: a thread takes four neighbours at a time. Few rows: a row's pages are shared out.
+//   3. the others bound or score page after page and keep what may be chosen in bounded buffers; the score
+//      matrix is never written. Many rows: a thread takes some neighbours at a time. Few rows: a row's pages
+//      are shared out.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
+#include "ops/dsa_index/kept_keys.h"
 #include "ops/dsa_index/kernels.h"
 #include "ops/dsa_index/op.h"
 #include "ops/scratch.h"
-#include "ops/top_k.h"
 
 namespace firstlight {
 namespace {
 
-// Rows that meet a page's keys while they are in the second-level cache (128 channels x 64 tokens: 32 KiB).
-constexpr std::int64_t kItemRows = 4;
+// Rows that meet a page's keys while they are near (bytes of 128 channels x 64 tokens: 8 KiB).
+constexpr std::int64_t kItemRows = 8;
+// Keys that are gathered to be scored: as f32 they stay in the first-level cache.
+constexpr std::int64_t kBatch = 16;
+// Above this many channels a dot product of bytes might leave 32 bits.
+constexpr std::int64_t kMostByteChannels = 32768;
 
 /// Rows [first, first + rows) of the step, neighbours in one sequence, from `position` on.
 struct Item {
   const SequenceRows* sequence;
   std::int64_t first, rows, position;
+};
+
+/// A row while it is searched; when its pages are shared out, one of these for each part.
+struct Search {
+  const SequenceRows* sequence;
+  std::int64_t row, position;
+  IndexQuery query;
+  std::int32_t* estimates;   // [pages] scores of their means; only with means
+  std::int32_t* candidates;  // [candidate_count] pages to search, ascending; only with means
+  std::int64_t candidate_count;
+  bool all_pages;       // no candidates: all pages are searched
+  std::int64_t next;    // candidate
+  ChoiceLimits limits;  // of the row, once all its pages were searched
 };
 
 class DsaIndexCpu final : public Kernel {
@@ -37,9 +56,16 @@ class DsaIndexCpu final : public Kernel {
         select_tail_(context.node.flag("select_tail")),
         width_(pools_ * kpool_ + (kpool_ > 1 && select_tail_ ? kpool_ - 1 : 0)),
         lanes_(dsa_index_lanes(kpool_)),
+        key_bytes_(dsa_index_key_bytes(dim_)),
         page_keys_(kPageTokens / kpool_),
+        bytes_(context.settings.key_search != KeySearch::kFull && dim_ <= kMostByteChannels),
+        means_(bytes_ && context.settings.key_search == KeySearch::kTwoStage),
+        min_context_(context.settings.min_context),
+        candidate_pages_(std::max((context.settings.candidates + kPageTokens - 1) / kPageTokens,
+                                  (pools_ + page_keys_ - 1) / page_keys_)),
         factor_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads_ * dim_)))),
         places_(context.caches),
+        row_bytes_(dim_ * static_cast<std::int64_t>(dtype_size(places_[0].dtype))),
         limits_(context.limits),
         threads_(context.threads) {}
 
@@ -57,26 +83,15 @@ class DsaIndexCpu final : public Kernel {
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
     check(pool.threads() <= threads_, "dsa_index runs on more threads than its scratch was made for");
     const Scratch scratch(*this, io.scratch);
-    const int threads = pool.threads();
-    pool.run(step.rows() * dim_, [&](int thread) {
-      const Range rows = static_range(step.rows(), thread, threads);
-      for (const SequenceRows& s : step.sequences) {
-        const std::int64_t begin = std::max(rows.begin, s.first_row);
-        const std::int64_t end = std::min(rows.end, s.first_row + s.rows);
-        for (std::int64_t r = begin; r < end; ++r) write_key(step, io, s, r, scratch.page_of(thread));
-      }
-    });
-    // After all pools are made: they read what this overwrites.
-    if (kpool_ > 1) {
-      for (const SequenceRows& s : step.sequences) keep_recent(io, s);
-    }
+    write_keys(step, io, scratch, pool);
     if (node_index_ < step.forced.size() && step.forced[node_index_] != nullptr) {
       std::copy_n(step.forced[node_index_], step.rows() * width_, io.out_i32());
       return;
     }
 
+    const int threads = pool.threads();
     std::int64_t scored = 0;
-    const std::int64_t items = list_items(step, io, scratch.items, scored);
+    const std::int64_t items = list_items(step, io, threads, scratch.items, scored);
     if (scored == 0) return;
     std::int64_t work = 0;
     for (std::int64_t i = 0; i < items; ++i) {
@@ -95,40 +110,148 @@ class DsaIndexCpu final : public Kernel {
   }
 
  private:
+  /// Memory of a run. A slot is a row of a thread's item, or a part of one of few rows: below 8 a thread, see
+  /// choose_together.
   struct Scratch {
     Scratch(const DsaIndexCpu& op, std::uint8_t* base) {
       ScratchCarver carve(base);
+      const std::int64_t slots = kItemRows * op.threads_;
+      const std::int64_t wide = (op.heads_ + 15) / 16 * 16;
+      const std::int64_t blocks = (op.heads_ + 3) / 4 * 4;
+      const std::int64_t pages = (op.limits_.context + kPageTokens - 1) / kPageTokens;
       items = carve.take<Item>(op.limits_.tokens);
-      page_floats = op.dim_ * op.lanes_;
-      page = carve.take<float>(page_floats * op.threads_);
-      weight_floats = kItemRows * op.heads_;
-      weights = carve.take<float>(weight_floats * op.threads_);
-      capacity = TopK::capacity(op.pools_);
-      // kItemRows a thread, or all parts of few rows: below 8 threads, see choose_together.
-      keys = carve.take<std::uint64_t>(capacity * 8 * op.threads_);
-      best = carve.take<TopK>(8 * op.threads_);
+      searches = carve.take<Search>(slots);
+      kept = carve.take<KeptKeys>(slots);
+      capacity = KeptKeys::capacity(op.pools_, op.limits_.context / op.kpool_);
+      kept_memory = carve.take<std::int32_t>(4 * capacity * slots);
+      estimate_count = op.means_ ? (pages + kPageTokens - 1) / kPageTokens * kPageTokens : 0;
+      estimates = carve.take<std::int32_t>(estimate_count * slots);
+      candidate_count = op.means_ ? std::min(op.candidate_pages_ + 3, pages) : 0;
+      candidates = carve.take<std::int32_t>(candidate_count * slots);
+      column_floats = op.dim_ * wide;
+      columns = carve.take<float>(column_floats * slots);
+      weights = carve.take<float>(wide * slots);
+      head_bytes = op.bytes_ ? blocks * op.key_bytes_ : 0;
+      bytes_of_heads = carve.take<std::int8_t>(head_bytes * slots);
+      start = carve.take<std::int32_t>(wide * slots);
+      byte_weights = carve.take<float>(wide * slots);
+      linear_bytes = op.bytes_ ? op.key_bytes_ : 0;
+      linear = carve.take<std::int8_t>(linear_bytes * slots);
+      head_stride = wide;
+      // Of a thread.
+      staging_floats = kPageTokens * op.dim_;
+      staging = carve.take<float>(staging_floats * op.threads_);
+      tile_bytes = op.means_ ? kPageTokens * op.key_bytes_ : 0;
+      tiles = carve.take<std::uint8_t>(tile_bytes * op.threads_);
+      const std::int64_t row_floats = op.bytes_ ? op.heads_ * op.dim_ : 0;
+      const std::int64_t products = op.bytes_ && op.heads_ <= kMostGramHeads ? 2 * wide * wide : 0;
+      query_floats =
+          2 * row_floats + (op.bytes_ ? op.dim_ : 0) + (products > 0 ? column_floats + products : 0);
+      query_memory = carve.take<float>(query_floats * op.threads_);
+      query_rows = row_floats;
+      half_floats = op.bytes_ ? op.dim_ : 0;
       bytes = carve.used();
     }
-    [[nodiscard]] float* page_of(int thread) const { return page + thread * page_floats; }
-    [[nodiscard]] float* weights_of(int thread) const { return weights + thread * weight_floats; }
+    [[nodiscard]] float* staging_of(int thread) const { return staging + thread * staging_floats; }
+    [[nodiscard]] QueryScratch query_scratch(int thread) const {
+      if (query_floats == 0) return {};
+      float* memory = query_memory + thread * query_floats;
+      return {.scaled = memory,
+              .residuals = memory + query_rows,
+              .columns = memory + 2 * query_rows + half_floats,
+              .products = memory + 2 * query_rows + half_floats + column_floats,
+              .half = memory + 2 * query_rows};
+    }
+    /// An empty search in the memory of a slot.
+    Search& open(std::int64_t slot, const Item& item, std::int64_t r, std::int64_t k) const {
+      Search& s = searches[slot];
+      s = {.sequence = item.sequence,
+           .row = item.first + r,
+           .position = item.position + r,
+           .query = {.columns = columns + slot * column_floats,
+                     .weights = weights + slot * head_stride,
+                     .bytes = bytes_of_heads + slot * head_bytes,
+                     .start = start + slot * head_stride,
+                     .byte_weights = byte_weights + slot * head_stride,
+                     .linear = linear + slot * linear_bytes,
+                     .linear_start = 0,
+                     .linear_weight = 0,
+                     .error = {},
+                     .certified = false},
+           .estimates = estimates + slot * estimate_count,
+           .candidates = candidates + slot * candidate_count,
+           .candidate_count = 0,
+           .all_pages = true,
+           .next = 0,
+           .limits = {}};
+      kept[slot] = KeptKeys(kept_memory + slot * 4 * capacity, k, capacity);
+      return s;
+    }
 
-    Item* items;          // [tokens]
-    float* page;          // a thread: keys as f32 [dim, lanes]
-    float* weights;       // a thread: head weights with the constant factor [kItemRows, heads]
-    std::uint64_t* keys;  // [8 threads, capacity] memory of `best`
-    TopK* best;           // [8 threads]
-    std::int64_t page_floats, weight_floats, capacity, bytes;
+    Item* items;  // [tokens]
+    Search* searches;
+    KeptKeys* kept;
+    std::int32_t *kept_memory, *estimates, *candidates, *start;
+    float *columns, *weights, *byte_weights, *staging, *query_memory;
+    std::int8_t *bytes_of_heads, *linear;
+    std::uint8_t* tiles;
+    std::int64_t capacity, estimate_count, candidate_count, column_floats, head_bytes, head_stride,
+        linear_bytes, staging_floats, tile_bytes, query_floats, query_rows, half_floats, bytes;
   };
 
-  [[nodiscard]] std::uint8_t* keys_of_page(const Step& step, const SequenceRows& s, std::int64_t page) const {
-    return step.page(s.pages[page]) + places_[0].offset;
+  [[nodiscard]] std::uint8_t* page_of(const Step& step, const SequenceRows& s, std::int64_t page,
+                                      std::size_t cache) const {
+    return step.page(s.pages[page]) + places_[cache].offset;
   }
   [[nodiscard]] float* recent(const SequenceRows& s, std::int64_t position) const {
-    return reinterpret_cast<float*>(s.state + places_[1].offset) + position % kpool_ * 2 * dim_;
+    return reinterpret_cast<float*>(s.state + places_[3].offset) + position % kpool_ * 2 * dim_;
   }
   [[nodiscard]] std::int64_t visible_keys(std::int64_t position) const { return (position + 1) / kpool_; }
+  [[nodiscard]] std::int64_t pages_of(std::int64_t last_position) const {
+    return (visible_keys(last_position) + page_keys_ - 1) / page_keys_;
+  }
 
-  /// Puts the key of row r, or of the pool that row r completes, into its lane of its page.
+  // ---- keys -------------------------------------------------------------------------------------------
+
+  /// Keys [first, first + count) of a page as f32 [count, dim]: in place, or widened to `memory`.
+  const float* read_keys(const std::uint8_t* page, std::int64_t first, std::int64_t count,
+                         float* memory) const {
+    if (places_[0].dtype == DType::kF32) return reinterpret_cast<const float*>(page) + first * dim_;
+    kernels_.widen(reinterpret_cast<const std::uint16_t*>(page) + first * dim_, count * dim_, memory);
+    return memory;
+  }
+  [[nodiscard]] ByteTile byte_tile(const std::uint8_t* page) const {
+    const auto* floats = reinterpret_cast<const float*>(page + lanes_ * key_bytes_);
+    return {.bytes = page, .scale = floats, .residual = floats + lanes_, .norm = floats + 2 * lanes_};
+  }
+
+  void write_keys(const Step& step, const NodeIo& io, const Scratch& scratch, ThreadPool& pool) const {
+    const int threads = pool.threads();
+    pool.run(step.rows() * dim_ * 4, [&](int thread) {
+      const Range rows = static_range(step.rows(), thread, threads);
+      for (const SequenceRows& s : step.sequences) {
+        const std::int64_t begin = std::max(rows.begin, s.first_row);
+        const std::int64_t end = std::min(rows.end, s.first_row + s.rows);
+        for (std::int64_t r = begin; r < end; ++r) write_key(step, io, s, r, scratch.staging_of(thread));
+      }
+    });
+    // After all pools are made: they read what this overwrites.
+    if (kpool_ > 1) {
+      for (const SequenceRows& s : step.sequences) keep_recent(io, s);
+    }
+    if (!means_) return;
+    pool.run(step.rows() * dim_ * 2, [&](int thread) {
+      for (const SequenceRows& s : step.sequences) {
+        const std::int64_t first = s.position / kPageTokens;
+        const std::int64_t filled = (s.position + s.rows) / kPageTokens;
+        for (std::int64_t page = first; page < filled; ++page) {
+          if (page % threads == thread) write_mean(step, s, page, scratch.staging_of(thread));
+        }
+      }
+    });
+  }
+
+  /// Puts the key of row r, or of the pool that row r completes, into its page.
   void write_key(const Step& step, const NodeIo& io, const SequenceRows& s, std::int64_t r,
                  float* memory) const {
     const std::int64_t position = s.position + r - s.first_row;
@@ -147,15 +270,36 @@ class DsaIndexCpu final : public Kernel {
       kernels_.pool(rows.data(), gates.data(), ape_.data(), kpool_, dim_, memory);
       key = memory;
     }
-    std::uint8_t* page = keys_of_page(step, s, position / kPageTokens);
+    const std::int64_t page = position / kPageTokens;
     const std::int64_t lane = position % kPageTokens / kpool_;
+    std::uint8_t* stored = page_of(step, s, page, 0);
     if (places_[0].dtype == DType::kF32) {
-      auto* to = reinterpret_cast<float*>(page) + lane;
-      for (std::int64_t c = 0; c < dim_; ++c) to[c * lanes_] = key[c];
+      std::copy_n(key, dim_, reinterpret_cast<float*>(stored) + lane * dim_);
     } else {
-      auto* to = reinterpret_cast<std::uint16_t*>(page) + lane;
-      for (std::int64_t c = 0; c < dim_; ++c) to[c * lanes_] = f32_to_bf16(key[c]);
+      std::transform(key, key + dim_, reinterpret_cast<std::uint16_t*>(stored) + lane * dim_, f32_to_bf16);
     }
+    if (!bytes_) return;
+    // Bytes and bounds are those of the key as stored.
+    std::uint8_t* tile = page_of(step, s, page, 1);
+    const KeyScale scale =
+        kernels_.quantise_key(read_keys(stored, lane, 1, memory), dim_, tile + lane * 4, lanes_ * 4);
+    auto* floats = reinterpret_cast<float*>(tile + lanes_ * key_bytes_) + lane;
+    floats[0] = scale.scale;
+    floats[lanes_] = scale.residual;
+    floats[2 * lanes_] = scale.norm;
+  }
+
+  /// The mean of a full page's keys, as bytes.
+  void write_mean(const Step& step, const SequenceRows& s, std::int64_t page, float* memory) const {
+    const float* keys = read_keys(page_of(step, s, page, 0), 0, page_keys_, memory);
+    std::uint8_t* out = page_of(step, s, page, 2);
+    // The mean takes the place of the first widened key: each channel is read before it is written.
+    kernels_.mean(keys, page_keys_, dim_, memory);
+    const KeyScale scale = kernels_.quantise_key(memory, dim_, out, 4);
+    // A mean that is not finite scores above all others.
+    const float floats[2] = {scale.scale,
+                             std::isfinite(scale.residual) ? 0.0F : std::numeric_limits<float>::infinity()};
+    std::memcpy(out + key_bytes_, floats, sizeof(floats));
   }
 
   /// Keeps raw (key, gate) of the last kpool tokens, the state of an open pool.
@@ -167,23 +311,29 @@ class DsaIndexCpu final : public Kernel {
     }
   }
 
+  // ---- rows -------------------------------------------------------------------------------------------
+
   /// Answers the rows that see no more keys than they may choose, and lists the others.
-  std::int64_t list_items(const Step& step, const NodeIo& io, Item* items, std::int64_t& scored) const {
+  std::int64_t list_items(const Step& step, const NodeIo& io, int threads, Item* items,
+                          std::int64_t& scored) const {
+    const auto trivial_rows = [&](const SequenceRows& s) {
+      // Row i sees visible_keys(position + i) keys; the first that must choose sees pools_ + 1.
+      return std::clamp<std::int64_t>((pools_ + 1) * kpool_ - 1 - s.position, 0, s.rows);
+    };
+    for (const SequenceRows& s : step.sequences) scored += s.rows - trivial_rows(s);
+    // Every thread gets an item, of rows that need no more scratch than there is.
+    const std::int64_t item_rows = std::clamp<std::int64_t>(scored / threads, 1, kItemRows);
     std::int64_t count = 0;
     for (const SequenceRows& s : step.sequences) {
-      // Row i sees visible_keys(position + i) keys; the first that must choose sees pools_ + 1.
-      const std::int64_t trivial =
-          std::clamp<std::int64_t>((pools_ + 1) * kpool_ - 1 - s.position, 0, s.rows);
+      const std::int64_t trivial = trivial_rows(s);
       for (std::int64_t r = 0; r < trivial; ++r) {
         const std::int64_t position = s.position + r;
         std::int32_t* out = io.out_i32() + (s.first_row + r) * width_;
         for (std::int64_t p = 0; p < visible_keys(position); ++p) out[p] = static_cast<std::int32_t>(p);
         write_choice(position, visible_keys(position), out);
       }
-      for (std::int64_t r = trivial; r < s.rows; r += kItemRows) {
-        const std::int64_t rows = std::min(kItemRows, s.rows - r);
-        items[count++] = {&s, s.first_row + r, rows, s.position + r};
-        scored += rows;
+      for (std::int64_t r = trivial; r < s.rows; r += item_rows) {
+        items[count++] = {&s, s.first_row + r, std::min(item_rows, s.rows - r), s.position + r};
       }
     }
     return count;
@@ -205,59 +355,239 @@ class DsaIndexCpu final : public Kernel {
     std::fill(out + count, out + width_, -1);
   }
 
-  void finish_row(const NodeIo& io, std::int64_t row, std::int64_t position, TopK& best) const {
-    best.shrink();
-    std::int32_t* out = io.out_i32() + row * width_;
-    std::transform(best.begin(), best.end(), out,
-                   [](std::uint64_t key) { return static_cast<std::int32_t>(candidate_position(key)); });
-    std::sort(out, out + best.size());
-    write_choice(position, best.size(), out);
+  void prepare(const NodeIo& io, const Scratch& scratch, int thread, Search& search) const {
+    // Where so many may be chosen that bounds decide little, all are scored: the choice is the same.
+    const bool few = visible_keys(search.position) < kernels_.certified_from * pools_ &&
+                     !(means_ && search.position + 1 > min_context_);
+    kernels_.prepare_query(io.in(0) + search.row * heads_ * dim_, io.in(2) + search.row * heads_, factor_,
+                           heads_, dim_, few ? QueryScratch{} : scratch.query_scratch(thread), search.query);
   }
 
-  /// Scores an item's rows against pages [pages.begin, pages.end) and offers each row's visible keys.
-  void score(const Step& step, const NodeIo& io, const Item& item, Range pages, float* memory, float* weights,
-             TopK* best) const {
-    for (std::int64_t i = 0; i < item.rows * heads_; ++i) {
-      weights[i] = io.in(2)[item.first * heads_ + i] * factor_;
+  // ---- pages ------------------------------------------------------------------------------------------
+
+  /// Pages whose means are scored: all but the first and the newest two, which are always searched.
+  [[nodiscard]] std::int64_t estimated_pages(const Search& search) const {
+    return std::max<std::int64_t>(search.position / kPageTokens - 2, 0);
+  }
+  /// Whether a row searches only some of its pages. Decided by the row alone.
+  [[nodiscard]] bool two_stages(const Search& search) const {
+    return means_ && search.query.certified && search.position + 1 > min_context_ &&
+           estimated_pages(search) > candidate_pages_;
+  }
+
+  /// Scores the means of pages [1 + 64 block, 1 + 64 block + 64) for the searches that need them.
+  void estimate(const Step& step, const Scratch& scratch, std::int64_t block, std::span<Search> searches,
+                int thread) const {
+    const std::int64_t first = 1 + block * kPageTokens;
+    std::int64_t last = 0;  // of the pages that any of the searches estimates
+    for (const Search& s : searches) last = std::max(last, two_stages(s) ? estimated_pages(s) : 0);
+    const std::int64_t count = std::min(kPageTokens, last + 1 - first);
+    if (count <= 0) return;
+    std::uint8_t* bytes = scratch.tiles + thread * scratch.tile_bytes;
+    std::array<float, kPageTokens> scale{};
+    std::array<float, kPageTokens> residual{};
+    constexpr std::array<float, kPageTokens> kNorm{};
+    // They lie a page apart: all are asked for before the first is needed.
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint8_t* mean = page_of(step, *searches[0].sequence, first + i, 2);
+      for (std::int64_t line = 0; line < key_bytes_ + 8; line += 64) __builtin_prefetch(mean + line);
     }
-    std::array<float, kPageTokens> scores;
-    for (std::int64_t page = pages.begin; page < pages.end; ++page) {
-      const std::uint8_t* stored = keys_of_page(step, *item.sequence, page);
-      const auto* keys = reinterpret_cast<const float*>(stored);
-      if (places_[0].dtype == DType::kBF16) {
-        kernels_.widen(reinterpret_cast<const std::uint16_t*>(stored), dim_ * lanes_, memory);
-        keys = memory;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint8_t* mean = page_of(step, *searches[0].sequence, first + i, 2);
+      for (std::int64_t g = 0; g < key_bytes_; g += 4) {
+        std::memcpy(bytes + g * kPageTokens + i * 4, mean + g, 4);
       }
+      std::memcpy(&scale[static_cast<std::size_t>(i)], mean + key_bytes_, sizeof(float));
+      std::memcpy(&residual[static_cast<std::size_t>(i)], mean + key_bytes_ + sizeof(float), sizeof(float));
+    }
+    std::array<std::int32_t, kPageTokens> lower;
+    for (Search& s : searches) {
+      if (!two_stages(s)) continue;
+      IndexQuery query = s.query;
+      query.error = {};
+      kernels_.scan(query, heads_, dim_, {bytes, scale.data(), residual.data(), kNorm.data()}, kPageTokens,
+                    lower.data(), s.estimates + block * kPageTokens);
+    }
+  }
+
+  /// Lists page 0, the pages of the best means (of equal ones the lower page) and the newest two.
+  void choose_pages(Search& search, const std::int32_t* estimates) const {
+    const std::int64_t n = estimated_pages(search);
+    const auto reached = [&](std::int32_t t) { return kernels_.count_from(estimates, n, t); };
+    const std::int32_t worst = best_limit(candidate_pages_, 0, reached);
+    std::int64_t ties = candidate_pages_ - (worst == INT32_MAX ? 0 : reached(worst + 1));
+    std::int64_t count = 0;
+    search.candidates[count++] = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (estimates[i] < worst || (estimates[i] == worst && ties-- <= 0)) continue;
+      search.candidates[count++] = static_cast<std::int32_t>(1 + i);
+    }
+    search.candidates[count++] = static_cast<std::int32_t>(n + 1);
+    search.candidates[count++] = static_cast<std::int32_t>(n + 2);
+    search.candidate_count = count;
+    search.all_pages = false;
+  }
+
+  /// The next page behind `page` that any of the searches wants, or one that is not there.
+  static std::int64_t page_behind(std::int64_t page, std::span<Search> searches) {
+    std::int64_t nearest = std::numeric_limits<std::int64_t>::max();
+    for (Search& s : searches) {
+      if (s.all_pages) nearest = std::min(nearest, page + 1);
+      while (s.next < s.candidate_count && s.candidates[s.next] <= page) ++s.next;
+      if (s.next < s.candidate_count) nearest = std::min<std::int64_t>(nearest, s.candidates[s.next]);
+    }
+    return nearest;
+  }
+  [[nodiscard]] static bool wants(const Search& search, std::int64_t page) {
+    return search.all_pages ||
+           (search.next < search.candidate_count && search.candidates[search.next] == page);
+  }
+
+  /// A page's keys lie apart from those of the next: the machine's own prefetching starts anew on each.
+  void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page) const {
+    const std::uint8_t* keys = page_of(step, sequence, page, bytes_ ? 1 : 0);
+    const std::int64_t size = bytes_ ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))
+                                     : page_keys_ * row_bytes_;
+    for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line);
+  }
+
+  /// Offers the keys of some pages to the searches of neighbouring rows that want them and see them.
+  void search_pages(const Step& step, const Scratch& scratch, Range pages, std::int64_t slot,
+                    std::int64_t count, int thread) const {
+    std::array<std::int32_t, kPageTokens> lower;
+    std::array<std::int32_t, kPageTokens> upper;
+    std::array<std::int32_t, kPageTokens> position;
+    const SequenceRows& sequence = *scratch.searches[slot].sequence;
+    std::array<std::int64_t, kItemRows> wanting;  // searches that want the page
+    const std::span<Search> searches(scratch.searches + slot, static_cast<std::size_t>(count));
+    for (std::int64_t page = page_behind(pages.begin - 1, searches); page < pages.end;) {
+      std::size_t rows = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (wants(searches[static_cast<std::size_t>(i)], page)) wanting[rows++] = slot + i;
+      }
+      const std::int64_t behind = page_behind(page, searches);
+      if (behind < pages.end) prefetch_page(step, sequence, behind);
       const std::int64_t first_key = page * page_keys_;
-      for (std::int64_t r = 0; r < item.rows; ++r) {
-        const std::int64_t count = std::min(page_keys_, visible_keys(item.position + r) - first_key);
-        if (count <= 0) continue;
-        kernels_.score_page(io.in(0) + (item.first + r) * heads_ * dim_, weights + r * heads_, keys, heads_,
-                            dim_, lanes_, scores.data());
-        for (std::int64_t i = 0; i < count; ++i) {
-          best[r].offer(
-              candidate_key(scores[static_cast<std::size_t>(i)], static_cast<std::uint32_t>(first_key + i)));
-        }
+      const ByteTile tile = byte_tile(page_of(step, sequence, page, 1));
+      const float* keys = nullptr;
+      for (std::int64_t i = 0; i < page_keys_; ++i) {
+        position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first_key + i);
       }
+      for (std::size_t w = 0; w < rows; ++w) {
+        const std::int64_t i = wanting[w];
+        const Search& search = scratch.searches[i];
+        const std::int64_t visible = std::min(page_keys_, visible_keys(search.position) - first_key);
+        if (visible <= 0) continue;
+        if (search.query.certified) {
+          kernels_.scan(search.query, heads_, dim_, tile, lanes_, lower.data(), upper.data());
+        } else {
+          if (keys == nullptr) {
+            keys = read_keys(page_of(step, sequence, page, 0), 0, page_keys_, scratch.staging_of(thread));
+          }
+          kernels_.score(search.query, heads_, dim_, keys, visible, lower.data());
+          upper = lower;
+        }
+        scratch.kept[i].offer(kernels_, lower.data(), upper.data(), position.data(), visible,
+                              [&](KeptKeys& kept) {
+                                score_kept(step, search, kept, {INT32_MIN, INT32_MAX}, kept.lower(),
+                                           scratch.staging_of(thread));
+                                keys = nullptr;  // they were in the same memory
+                              });
+      }
+      page = behind;
     }
   }
 
-  [[nodiscard]] std::int64_t pages_of(std::int64_t last_position) const {
-    return (visible_keys(last_position) + page_keys_ - 1) / page_keys_;
+  /// Writes the scores of what was kept to `out`. The least number for what the limits exclude, the largest
+  /// for what they include.
+  void score_kept(const Step& step, const Search& search, const KeptKeys& kept, ChoiceLimits limits,
+                  std::int32_t* out, float* staging) const {
+    // One batch is on its way from memory while the one before is scored.
+    std::array<std::array<std::int32_t, kBatch>, 2> batches;
+    std::size_t filling = 0;
+    std::int64_t waiting = 0;
+    std::int64_t fetched = 0;
+    const auto row_of = [&](std::int32_t entry) {
+      const std::int32_t key = kept.position()[entry];
+      return page_of(step, *search.sequence, key / page_keys_, 0) + key % page_keys_ * row_bytes_;
+    };
+    const auto turn = [&] {
+      for (std::int64_t i = 0; i < waiting; ++i) {
+        const std::uint8_t* row = row_of(batches[filling][static_cast<std::size_t>(i)]);
+        for (std::int64_t line = 0; line < row_bytes_; line += 64) __builtin_prefetch(row + line);
+      }
+      filling = 1 - filling;
+      score_batch(search, {batches[filling].data(), static_cast<std::size_t>(fetched)}, row_of, out, staging);
+      fetched = waiting;
+      waiting = 0;
+    };
+    for (std::int64_t i = 0; i < kept.count(); ++i) {
+      const std::int32_t lower = kept.lower()[i];
+      const std::int32_t upper = kept.upper()[i];
+      if (upper < limits.out) {
+        out[i] = INT32_MIN;
+      } else if (lower > limits.in) {
+        out[i] = INT32_MAX;
+      } else if (lower == upper) {
+        out[i] = lower;
+      } else {
+        batches[filling][static_cast<std::size_t>(waiting++)] = static_cast<std::int32_t>(i);
+        if (waiting == kBatch) turn();
+      }
+    }
+    turn();
+    turn();
+  }
+
+  template <class RowOf>
+  void score_batch(const Search& search, std::span<const std::int32_t> entries, const RowOf& row_of,
+                   std::int32_t* out, float* staging) const {
+    if (entries.empty()) return;
+    std::array<std::int32_t, kBatch> order;
+    float* to = staging;
+    for (const std::int32_t entry : entries) {
+      const float* from = read_keys(row_of(entry), 0, 1, to);
+      if (from != to) std::copy_n(from, dim_, to);
+      to += dim_;
+    }
+    kernels_.score(search.query, heads_, dim_, staging, static_cast<std::int64_t>(entries.size()),
+                   order.data());
+    for (std::size_t i = 0; i < entries.size(); ++i) out[entries[i]] = order[i];
+  }
+
+  void finish(const NodeIo& io, const Search& search, std::span<const KeptKeys> parts) const {
+    std::int32_t* out = io.out_i32() + search.row * width_;
+    write_choice(search.position, choose(kernels_, parts, pools_, search.limits, out), out);
   }
 
   void choose_rows(const Step& step, const NodeIo& io, const Scratch& scratch, const Item& item,
                    int thread) const {
-    TopK* best = scratch.best + thread * kItemRows;
+    const std::int64_t slot = thread * kItemRows;
+    const std::span<Search> searches(scratch.searches + slot, static_cast<std::size_t>(item.rows));
+    bool estimates = false;
     for (std::int64_t r = 0; r < item.rows; ++r) {
-      best[r] = TopK(scratch.keys + (thread * kItemRows + r) * scratch.capacity, pools_);
+      Search& search = scratch.open(slot + r, item, r, pools_);
+      prepare(io, scratch, thread, search);
+      estimates = estimates || two_stages(search);
     }
-    score(step, io, item, {0, pages_of(item.position + item.rows - 1)}, scratch.page_of(thread),
-          scratch.weights_of(thread), best);
-    for (std::int64_t r = 0; r < item.rows; ++r) finish_row(io, item.first + r, item.position + r, best[r]);
+    const std::int64_t pages = pages_of(item.position + item.rows - 1);
+    if (estimates) {
+      for (std::int64_t b = 0; b * kPageTokens < pages; ++b) estimate(step, scratch, b, searches, thread);
+      for (Search& search : searches) {
+        if (two_stages(search)) choose_pages(search, search.estimates);
+      }
+    }
+    search_pages(step, scratch, {0, pages}, slot, item.rows, thread);
+    for (std::int64_t r = 0; r < item.rows; ++r) {
+      Search& search = searches[static_cast<std::size_t>(r)];
+      const KeptKeys& kept = scratch.kept[slot + r];
+      search.limits = choice_limits(kernels_, {&kept, 1}, pools_);
+      score_kept(step, search, kept, search.limits, kept.score(), scratch.staging_of(thread));
+      finish(io, search, {&kept, 1});
+    }
   }
 
-  /// Fewer than 4 threads' worth of rows: each row's pages are cut into parts, whose best are merged.
+  /// Fewer than 4 threads' worth of rows: each row's pages are cut into parts, whose kept keys are one list.
   void choose_together(const Step& step, const NodeIo& io, const Scratch& scratch, std::int64_t items,
                        std::int64_t rows, std::int64_t work, ThreadPool& pool) const {
     const int threads = pool.threads();
@@ -267,33 +597,73 @@ class DsaIndexCpu final : public Kernel {
       std::int64_t n = 0;
       for (std::int64_t i = 0; i < items; ++i) {
         const Item& item = scratch.items[i];
-        for (std::int64_t r = 0; r < item.rows; ++r, ++n) {
-          body(n, Item{item.sequence, item.first + r, 1, item.position + r});
-        }
+        for (std::int64_t r = 0; r < item.rows; ++r, ++n) body(n * parts, item, r);
       }
     };
-    pool.run(work, [&](int thread) {
-      each_row([&](std::int64_t n, const Item& row) {
+    const auto each_slot = [&](int thread, const auto& body) {
+      each_row([&](std::int64_t first, const Item& item, std::int64_t r) {
         for (int part = 0; part < parts; ++part) {
-          const std::int64_t slot = n * parts + part;
-          if (slot % threads != thread) continue;
-          TopK& best = scratch.best[slot];
-          best = TopK(scratch.keys + slot * scratch.capacity, pools_);
-          score(step, io, row, static_range(pages_of(row.position), part, parts), scratch.page_of(thread),
-                scratch.weights_of(thread), &best);
+          if ((first + part) % threads == thread) body(first, part, item, r);
         }
+      });
+    };
+    const auto parts_of = [&](std::int64_t first) {
+      return std::span<const KeptKeys>(scratch.kept + first, static_cast<std::size_t>(parts));
+    };
+    const bool estimates = means_ && any_two_stages(scratch.items, items);
+    pool.run(work, [&](int thread) {
+      each_slot(thread, [&](std::int64_t first, int part, const Item& item, std::int64_t r) {
+        Search& search = scratch.open(first + part, item, r, pools_);
+        prepare(io, scratch, thread, search);
+        if (estimates && two_stages(search)) {
+          const Range blocks =
+              static_range((estimated_pages(search) + kPageTokens - 1) / kPageTokens, part, parts);
+          // Each part's block of estimates goes to the first part's array.
+          search.estimates = scratch.estimates + first * scratch.estimate_count;
+          for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
+            estimate(step, scratch, b, {&search, 1}, thread);
+          }
+        } else {
+          const Range pages = static_range(pages_of(search.position), part, parts);
+          search_pages(step, scratch, pages, first + part, 1, thread);
+        }
+      });
+    });
+    if (estimates) {
+      pool.run(work, [&](int thread) {
+        each_slot(thread, [&](std::int64_t first, int part, const Item&, std::int64_t) {
+          Search& search = scratch.searches[first + part];
+          if (!two_stages(search)) return;
+          choose_pages(search, search.estimates);
+          const Range share = static_range(search.candidate_count, part, parts);
+          search.next = share.begin;
+          search.candidate_count = share.end;
+          if (share.begin == share.end) return;
+          search_pages(step, scratch, {search.candidates[share.begin], search.candidates[share.end - 1] + 1},
+                       first + part, 1, thread);
+        });
+      });
+    }
+    pool.run(work, [&](int thread) {
+      each_slot(thread, [&](std::int64_t first, int part, const Item&, std::int64_t) {
+        Search& search = scratch.searches[first + part];
+        const KeptKeys& kept = scratch.kept[first + part];
+        search.limits = choice_limits(kernels_, parts_of(first), pools_);
+        score_kept(step, search, kept, search.limits, kept.score(), scratch.staging_of(thread));
       });
     });
     pool.run(work, [&](int thread) {
-      each_row([&](std::int64_t n, const Item& row) {
-        if (n % threads != thread) return;
-        TopK& best = scratch.best[n * parts];
-        for (int part = 1; part < parts; ++part) {
-          for (const std::uint64_t key : scratch.best[n * parts + part]) best.offer(key);
-        }
-        finish_row(io, row.first, row.position, best);
+      each_row([&](std::int64_t first, const Item&, std::int64_t) {
+        if (first / parts % threads != thread) return;
+        finish(io, scratch.searches[first], parts_of(first));
       });
     });
+  }
+
+  /// Whether any row may be searched in two stages, by its position.
+  [[nodiscard]] bool any_two_stages(const Item* items, std::int64_t count) const {
+    return std::any_of(items, items + count,
+                       [&](const Item& item) { return item.position + item.rows > min_context_; });
   }
 
   const DsaIndexKernels& kernels_;
@@ -301,11 +671,17 @@ class DsaIndexCpu final : public Kernel {
   std::int64_t heads_, dim_, kpool_;
   std::int64_t pools_;  // keys chosen by score
   bool select_tail_;
-  std::int64_t width_;      // of a row of the choice
-  std::int64_t lanes_;      // of a page's keys
-  std::int64_t page_keys_;  // keys of a page
-  float factor_;            // (Hi Di)^-1/2
+  std::int64_t width_;            // of a row of the choice
+  std::int64_t lanes_;            // of a page's byte keys
+  std::int64_t key_bytes_;        // of a byte key
+  std::int64_t page_keys_;        // keys of a page
+  bool bytes_;                    // byte keys are used
+  bool means_;                    // and means of pages
+  std::int64_t min_context_;      // rows that see more tokens may search only some pages:
+  std::int64_t candidate_pages_;  // this many by their means
+  float factor_;                  // (Hi Di)^-1/2
   std::vector<CachePlace> places_;
+  std::int64_t row_bytes_;  // of a key as cached
   StepLimits limits_;
   int threads_;
   std::vector<float> ape_;  // [kpool, dim]

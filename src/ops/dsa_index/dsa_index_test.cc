@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
 
+#include "ops/dsa_index/kernels.h"
 #include "ops/dsa_index/op.h"
 #include "ops/dsa_index/reference.h"
 #include "ops/op_testing.h"
@@ -337,6 +341,299 @@ TEST(DsaIndex, PageOffsetsBeyond32Bits) {
     const auto& pages = far.sequence(0).pages;
     EXPECT_GT(*std::max_element(pages.begin(), pages.end()) * far.page_bytes(), std::int64_t{1} << 32);
     EXPECT_EQ(words_int(far.output(0)), expected(c, d));
+  }
+}
+
+// ---- how keys are searched --------------------------------------------------------------------------------
+
+/// What may go wrong with bounds: kinds of keys, queries and weights.
+enum class Kind { kNormal, kClustered, kTied, kZero, kPositive, kHuge, kTiny, kMixedSizes, kNotFinite };
+constexpr Kind kKinds[] = {Kind::kNormal, Kind::kClustered,  Kind::kTied,
+                           Kind::kZero,   Kind::kPositive,   Kind::kHuge,
+                           Kind::kTiny,   Kind::kMixedSizes, Kind::kNotFinite};
+
+Data data_of(Kind kind, const Case& c, Random& random) {
+  Data d = kind == Kind::kTied ? exact_data(c, random) : normal_data(c, random);
+  const Words topics = random.normals(5 * c.dim);
+  const auto each = [&](Words& x, std::int64_t width, const auto& change) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = change(x[i], static_cast<std::int64_t>(i) / width, static_cast<std::int64_t>(i) % width);
+    }
+  };
+  const auto scaled = [&](Words& x, double size) {
+    for (float& v : x) v = static_cast<float>(v * size);
+  };
+  switch (kind) {
+    case Kind::kNormal:
+    case Kind::kTied:
+      break;
+    case Kind::kClustered:
+      each(d.k, c.dim, [&](float x, std::int64_t t, std::int64_t channel) {
+        return topics[static_cast<std::size_t>(t / 70 % 5 * c.dim + channel)] + 0.1F * x;
+      });
+      break;
+    case Kind::kZero:  // all scores 0, but for some rows
+      each(d.w, c.heads, [](float x, std::int64_t t, std::int64_t) { return t % 3 == 0 ? x : 0.0F; });
+      each(d.k, c.dim, [](float x, std::int64_t t, std::int64_t) { return t % 2 == 0 ? x : 0.0F; });
+      break;
+    case Kind::kPositive:
+      each(d.w, c.heads, [](float x, std::int64_t, std::int64_t) { return std::abs(x); });
+      break;
+    case Kind::kHuge:
+      scaled(d.q, 1e12);
+      scaled(d.k, 1e9);
+      scaled(d.w, 1e14);
+      break;
+    case Kind::kTiny:
+      scaled(d.q, 1e-16);
+      scaled(d.k, 1e-13);
+      scaled(d.w, 1e-12);
+      break;
+    case Kind::kMixedSizes: {
+      constexpr float kSizes[] = {1, 1e-20F, 1e20F, 1e-38F, 30, 1e-6F, 1e-3F};
+      each(d.k, c.dim, [&](float x, std::int64_t t, std::int64_t) { return x * kSizes[t % 7]; });
+      each(d.q, c.dim, [&](float x, std::int64_t th, std::int64_t) { return x * kSizes[th % 5]; });
+      each(d.w, c.heads, [&](float x, std::int64_t t, std::int64_t) { return t % 11 == 0 ? x * 1e-30F : x; });
+      break;
+    }
+    case Kind::kNotFinite:
+      each(d.k, c.dim, [](float x, std::int64_t t, std::int64_t channel) {
+        return t % 17 != 3 || channel != 1 ? x : t % 2 == 0 ? NAN : t % 4 == 1 ? INFINITY : -INFINITY;
+      });
+      each(d.q, c.dim, [](float x, std::int64_t th, std::int64_t) { return th % 29 == 7 ? INFINITY : x; });
+      each(d.w, c.heads, [](float x, std::int64_t t, std::int64_t) { return t % 31 == 5 ? -INFINITY : x; });
+      break;
+  }
+  return d;
+}
+
+// Small choices of long contexts, so that bounds decide on every instruction set; one that chooses half.
+const Case kSearched[] = {{4, 16, 8, 330},     {16, 64, 24, 200},        {19, 36, 5, 140},
+                          {33, 12, 12, 140},   {2, 7, 3, 300},           {8, 16, 100, 200},
+                          {8, 12, 12, 400, 4}, {16, 32, 24, 260, 2},     {3, 16, 64, 700, 32},
+                          {4, 16, 1, 200},     {5, 12, 8, 300, 4, false}};
+
+TEST(DsaIndex, CertifiedChoosesWhatScoringEveryKeyChooses) {
+  Random random(10);
+  for (const Case& c : kSearched) {
+    for (const Kind kind : kKinds) {
+      const Data d = data_of(kind, c, random);
+      for (const bool f32 : {true, false}) {
+        TestSettings settings{.f32 = f32, .run = {.key_search = KeySearch::kFull}};
+        const auto full = run_whole(c, d, settings);
+        settings.run.key_search = KeySearch::kCertified;
+        EXPECT_EQ(run_whole(c, d, settings), full)
+            << static_cast<int>(kind) << " heads " << c.heads << " dim " << c.dim << " topk " << c.topk
+            << " kpool " << c.kpool << " f32 " << f32;
+      }
+    }
+  }
+}
+
+TEST(DsaIndex, SearchesDoNotDependOnCutsThreadsOrInstructionSet) {
+  Random random(11);
+  for (const Case& c : {Case{5, 12, 8, 460}, Case{4, 16, 16, 460, 4}}) {
+    for (const Kind kind : {Kind::kNormal, Kind::kTied, Kind::kNotFinite}) {
+      const Data d = data_of(kind, c, random);
+      for (const KeySearch search : {KeySearch::kCertified, KeySearch::kTwoStage}) {
+        const RunSettings run{.key_search = search, .candidates = 64, .min_context = 300};
+        const auto whole = run_whole(c, d, {.isa = detect(), .f32 = false, .run = run});
+        for (const Isa isa : available_isas()) {
+          for (const int threads : {1, 2, 3}) {
+            for (const std::vector<std::int64_t>& cut :
+                 {std::vector<std::int64_t>{460}, {320, 1, 1, 3, 61, 1, 2, 71}, {200, 201, 30, 29}}) {
+              TestSession session(make_op(c, d.ape),
+                                  {.isa = isa, .f32 = false, .threads = threads, .stale = 0xff, .run = run});
+              session.feed(session.add(d.inputs()), cut);
+              EXPECT_EQ(words_int(session.output(0)), whole)
+                  << isa_name(isa) << " " << threads << " " << cut[0] << " " << static_cast<int>(kind);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(DsaIndex, BuffersThatOverflowChooseTheSame) {
+  // More keys than a buffer holds (4 x 256), ties that no bound can separate, the best ones first or last.
+  Random random(12);
+  const Case c{2, 8, 40, 1500};
+  for (int order = 0; order < 3; ++order) {
+    Data d = normal_data(c, random);
+    for (std::size_t i = 0; i < d.k.size(); ++i) {
+      const auto t = static_cast<float>(i / 8);
+      d.k[i] = order == 0 ? 0.0F : order == 1 ? 1 + t / 1500 : 2 - t / 1500;
+    }
+    TestSettings settings{.f32 = true, .max_tokens = 1500, .run = {.key_search = KeySearch::kFull}};
+    const auto run = [&] {
+      TestSession session(make_op(c, {}), settings);
+      session.feed(session.add(d.inputs()), {1400, 90, 1, 1, 3, 5});
+      return words_int(session.output(0));
+    };
+    const auto full = run();
+    settings.run.key_search = KeySearch::kCertified;
+    for (const int threads : {1, 2, 3}) {
+      settings.threads = threads;
+      EXPECT_EQ(run(), full) << order << " " << threads;
+    }
+  }
+}
+
+TEST(DsaIndex, TwoStagesWithAllPagesChooseWhatScoringEveryKeyChooses) {
+  Random random(13);
+  for (const Case& c : {Case{4, 16, 8, 700}, Case{8, 20, 12, 700, 4}}) {
+    const Data d = data_of(Kind::kClustered, c, random);
+    const auto full = run_whole(c, d, {.run = {.key_search = KeySearch::kFull}});
+    for (const auto& [candidates, min_context] : {std::pair{1024, 0}, {64, 700}}) {
+      EXPECT_EQ(run_whole(c, d,
+                          {.run = {.key_search = KeySearch::kTwoStage,
+                                   .candidates = candidates,
+                                   .min_context = min_context}}),
+                full);
+    }
+  }
+}
+
+TEST(DsaIndex, TwoStagesSearchThePagesWithTheBestMeans) {
+  // Page p holds keys of size p % 10 in the query's direction: with two candidates pages 9 and 19, the first
+  // and the newest two are searched, and nothing else.
+  const Case c{1, 8, 100, 64 * 25 + 10};
+  Data d{Words(static_cast<std::size_t>(c.tokens * 8), 1.0F),
+         Words(static_cast<std::size_t>(c.tokens * 8)),
+         Words(static_cast<std::size_t>(c.tokens), 1.0F),
+         {},
+         {}};
+  for (std::size_t i = 0; i < d.k.size(); ++i) d.k[i] = static_cast<float>(i / 8 / 64 % 10);
+  const RunSettings run{.key_search = KeySearch::kTwoStage, .candidates = 100, .min_context = 64 * 25};
+  const auto two = run_whole(c, d, {.run = run});
+  const auto full = run_whole(c, d, {.run = {.key_search = KeySearch::kFull}});
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    const auto row = two.begin() + t * 100;
+    if (t < 64 * 25) {
+      ASSERT_TRUE(std::equal(row, row + 100, full.begin() + t * 100)) << t;
+      continue;
+    }
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(row[i], i < 64 ? 9 * 64 + i : 19 * 64 + i - 64) << t;
+  }
+}
+
+TEST(DsaIndex, TwoStagesFindMostOfTheBestKeysOfClusteredText) {
+  Random random(14);
+  const Case c{4, 16, 64, 64 * 40};
+  Data d = normal_data(c, random);
+  const Words topics = random.normals(12 * c.dim);
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    const std::int64_t topic = t / 150 * 7 % 12;
+    const std::int64_t aim = random.between(0, 11);
+    for (std::int64_t i = 0; i < c.dim; ++i) {
+      float& k = d.k[static_cast<std::size_t>(t * c.dim + i)];
+      k = topics[static_cast<std::size_t>(topic * c.dim + i)] + 0.35F * k;
+      for (std::int64_t h = 0; h < c.heads; ++h) {
+        d.q[static_cast<std::size_t>((t * c.heads + h) * c.dim + i)] +=
+            topics[static_cast<std::size_t>(aim * c.dim + i)];
+      }
+    }
+  }
+  for (float& w : d.w) w = std::abs(w);
+  const auto run = [&](KeySearch search) {
+    TestSession session(make_op(c, {}), {.max_tokens = c.tokens,
+                                         .run = {.key_search = search, .candidates = 640, .min_context = 0}});
+    session.feed(session.add(d.inputs()), {c.tokens});
+    return words_int(session.output(0));
+  };
+  const auto full = run(KeySearch::kFull);
+  const auto two = run(KeySearch::kTwoStage);
+  std::int64_t found = 0;
+  constexpr std::int64_t kLast = 300;
+  for (std::int64_t t = c.tokens - kLast; t < c.tokens; ++t) {
+    std::vector<std::int32_t> both;
+    std::set_intersection(full.begin() + t * c.topk, full.begin() + (t + 1) * c.topk,
+                          two.begin() + t * c.topk, two.begin() + (t + 1) * c.topk, std::back_inserter(both));
+    found += static_cast<std::int64_t>(both.size());
+  }
+  // A quarter of the keys is searched.
+  EXPECT_GT(static_cast<double>(found) / static_cast<double>(kLast * c.topk), 0.9);
+  EXPECT_NE(full, two);
+}
+
+TEST(DsaIndex, TwoStageChoicesDoNotDependOnNeighbours) {
+  Random random(15);
+  const Case c{4, 16, 24, 600};
+  const Data d = data_of(Kind::kClustered, c, random);
+  const Data other = data_of(Kind::kNormal, c, random);
+  const TestOp op = make_op(c, {});
+  TestSettings settings{.f32 = false,
+                        .threads = 2,
+                        .max_tokens = 1200,
+                        .stale = 0xff,
+                        .run = {.key_search = KeySearch::kTwoStage, .candidates = 128, .min_context = 200}};
+  TestSession alone(op, settings);
+  alone.feed(alone.add(d.inputs()), {c.tokens});
+  TestSession batch(op, settings);
+  const std::size_t a = batch.add(other.inputs());
+  const std::size_t b = batch.add(d.inputs());
+  batch.step({{a, 400}, {b, 37}});
+  batch.step({{a, 1}, {b, 500}});
+  for (int i = 0; i < 20; ++i) batch.step({{a, 1}, {b, 1}});
+  batch.step({{a, 100}, {b, 43}});
+  EXPECT_EQ(words_int(batch.output(b)), words_int(alone.output(0)));
+}
+
+TEST(DsaIndex, BoundsHoldTheExactScore) {
+  Random random(16);
+  const DsaIndexKernels& kernels = FL_PICK(testing::chosen_isa(), kDsaIndexKernels);
+  for (const auto& [heads, dim] :
+       {std::pair<std::int64_t, std::int64_t>{1, 4}, {16, 128}, {3, 7}, {33, 64}, {64, 20}}) {
+    for (const Kind kind : kKinds) {
+      const Case c{heads, dim, 1, 64};
+      Data d = data_of(kind, c, random);
+      const std::int64_t wide = (heads + 15) / 16 * 16;
+      const std::int64_t bytes = dsa_index_key_bytes(dim);
+      const auto n = [](std::int64_t x) { return static_cast<std::size_t>(x); };
+      std::vector<float> columns(n(dim * wide)), weights(n(wide)), byte_weights(n(wide)),
+          scaled(n(heads * dim)), residuals(n(heads * dim)), products(n(2 * wide * wide)), half(n(dim)),
+          own_columns(n(dim * wide));
+      std::vector<std::int8_t> head_bytes(n(wide * bytes)), linear(n(bytes));
+      std::vector<std::int32_t> start(n(wide));
+      std::vector<std::uint8_t> tile(n(64 * bytes));
+      std::array<float, 64> scale, residual, norm;
+      for (std::int64_t t = 0; t < 64; ++t) {
+        const KeyScale s = kernels.quantise_key(d.k.data() + t * dim, dim, tile.data() + t * 4, 64 * 4);
+        scale[n(t)] = s.scale;
+        residual[n(t)] = s.residual;
+        norm[n(t)] = s.norm;
+      }
+      int certified = 0;
+      for (std::int64_t t = 0; t < 64; ++t) {
+        IndexQuery query{columns.data(),
+                         weights.data(),
+                         head_bytes.data(),
+                         start.data(),
+                         byte_weights.data(),
+                         linear.data(),
+                         0,
+                         0,
+                         {},
+                         false};
+        kernels.prepare_query(
+            d.q.data() + t * heads * dim, d.w.data() + t * heads, 0.1F, heads, dim,
+            {scaled.data(), residuals.data(), own_columns.data(), products.data(), half.data()}, query);
+        std::array<std::int32_t, 64> lower, upper, exact;
+        kernels.score(query, heads, dim, d.k.data(), 64, exact.data());
+        if (!query.certified) continue;
+        ++certified;
+        kernels.scan(query, heads, dim, {tile.data(), scale.data(), residual.data(), norm.data()}, 64,
+                     lower.data(), upper.data());
+        for (std::size_t i = 0; i < 64; ++i) {
+          EXPECT_LE(lower[i], exact[i]) << static_cast<int>(kind) << " " << heads << " " << dim << " " << t;
+          EXPECT_GE(upper[i], exact[i]) << static_cast<int>(kind) << " " << heads << " " << dim << " " << t;
+        }
+      }
+      if (kind == Kind::kNormal || kind == Kind::kPositive) {
+        EXPECT_EQ(certified, 64);
+      }
+    }
   }
 }
 

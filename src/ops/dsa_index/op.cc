@@ -72,15 +72,28 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
   const double pairs = (tokens * context + tokens * (tokens + 1) / 2) / kpool;
   return {.flops = 2 * static_cast<double>(s.heads) * (dim + 1) * pairs,
           .weight_bytes = s.kpool > 1 ? 4 * kpool * dim : 0,
-          .cache_bytes = 2 * dim * (context + tokens) / kpool};
+          // Bytes and bounds of all keys are read; these and the keys themselves are written.
+          .cache_bytes = ((dim + 12) * context + (3 * dim + 12) * tokens) / kpool};
 }
 
 std::vector<CacheSpec> caches(const NodeSpec& node) {
   const Sizes s(node);
-  std::vector<CacheSpec> out{{.name = "keys",
-                              .scope = CacheSpec::Scope::kPerPage,
-                              .elements = s.dim * dsa_index_lanes(s.kpool),
-                              .storage = CacheSpec::Storage::kCompute}};
+  const std::int64_t lanes = dsa_index_lanes(s.kpool);
+  const std::int64_t bytes = dsa_index_key_bytes(s.dim);
+  constexpr std::int64_t kFloat = sizeof(float);
+  std::vector<CacheSpec> out{
+      {.name = "keys",  // [keys, dim]
+       .scope = CacheSpec::Scope::kPerPage,
+       .elements = kPageTokens / s.kpool * s.dim,
+       .storage = CacheSpec::Storage::kCompute},
+      {.name = "byte_keys",  // [dim / 4, lanes, 4] bytes, then f32 [lanes] scale, residual, norm
+       .scope = CacheSpec::Scope::kPerPage,
+       .elements = lanes * (bytes + 3 * kFloat),
+       .storage = CacheSpec::Storage::kBytes},
+      {.name = "mean",  // [dim] bytes, then f32 scale, residual
+       .scope = CacheSpec::Scope::kPerPage,
+       .elements = bytes + 2 * kFloat,
+       .storage = CacheSpec::Storage::kBytes}};
   if (s.kpool > 1) {
     out.push_back({.name = "recent",  // [kpool, key | gate, dim]: token s in slot s % kpool
                    .scope = CacheSpec::Scope::kPerSequence,
