@@ -181,6 +181,7 @@ struct TestSettings {
   int stale = 0;  // every byte of fresh state and pages
   // Above 1: page ids are multiples of this, in reserved (zeroed) address space, so that offsets grow large.
   std::int64_t page_spread = 1;
+  RunSettings run = {};
 };
 
 /// One kernel and some sequences in progress.
@@ -197,6 +198,7 @@ class TestSession {
   struct Piece {
     std::size_t sequence;
     std::int64_t rows;
+    bool generated = false;
   };
 
   TestSession(const TestOp& op, const TestSettings& settings)
@@ -212,7 +214,8 @@ class TestSession {
     const StepLimits limits{settings.max_tokens, settings.max_tokens, settings.max_sequences,
                             settings.max_context};
     context_ = std::make_unique<KernelContext>(
-        KernelContext{spec_, 0, weights_, places_, limits, settings.isa, settings.f32, settings.threads});
+        KernelContext{spec_, 0, weights_, places_, limits, settings.isa, settings.f32, settings.threads,
+                      settings.run});
     auto kernel = op.maker()(*context_);
     check(kernel.ok(), kernel.ok() ? "" : kernel.error().message.c_str());
     kernel_ = std::move(*kernel);
@@ -251,7 +254,7 @@ class TestSession {
         s.pages.push_back(free_pages_.back());
         free_pages_.pop_back();
       }
-      table.push_back({rows, piece.rows, s.position, s.pages.data(), s.state->data()});
+      table.push_back({rows, piece.rows, s.position, s.pages.data(), s.state->data(), piece.generated});
       rows += piece.rows;
     }
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows), 0);

@@ -67,8 +67,6 @@ FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
 }
 FL_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-/// Into the second-level cache: what is needed later than the first level would keep it.
-FL_INLINE void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
 FL_INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }

@@ -87,8 +87,6 @@ FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
 }
 FL_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
-/// Into the second-level cache: what is needed later than the first level would keep it.
-FL_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
 FL_INLINE Vec operator+(Vec a, Vec b) {

@@ -9,6 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cpu/vec_math.h"
+#include "ops/mla/weights.h"
+
 namespace firstlight::FL_ISA_NS {
 
 FL_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
@@ -36,7 +39,7 @@ struct PairOperands {
   FL_INLINE Cells broadcast_cell(const std::byte* p) { return broadcast_pair(halves(p)); }
   FL_INLINE Vec dot(Vec sum, Cells a, Cells b) { return dot_pairs(sum, a, b); }
 
-  FL_INLINE Vec rounded(Vec x) { return round_to_bf16(x); }
+  FL_INLINE Vec weight(Vec x) { return coarse_exp(x); }
   /// Weights of rows 2i and 2i + 1, rounded, into the cells of a pair.
   FL_INLINE void put_weights(std::byte* cells, std::int64_t /*row_bytes*/, Vec even, Vec odd) {
     store_int(reinterpret_cast<std::int32_t*>(cells), shift_right<16>(as_int(even)) | as_int(odd));
@@ -78,7 +81,7 @@ struct F32Operands {
   /// The row whose turn it is at a step of the values' chain.
   FL_INLINE std::int64_t row_of_step(std::int64_t step) { return step; }
 
-  FL_INLINE Vec rounded(Vec x) { return x; }
+  FL_INLINE Vec weight(Vec x) { return exp(x); }
   FL_INLINE void put_weights(std::byte* cells, std::int64_t row_bytes, Vec even, Vec odd) {
     store(floats(cells), even);
     store(floats(cells + row_bytes), odd);
@@ -102,7 +105,7 @@ struct SwappedOperands : F32Operands {
   FL_INLINE void leave(unsigned mode) { leave_bf16_mode(mode); }
   FL_INLINE std::int64_t row_of_step(std::int64_t step) { return step ^ 1; }
 
-  FL_INLINE Vec rounded(Vec x) { return round_to_bf16(x); }
+  FL_INLINE Vec weight(Vec x) { return coarse_exp(x); }
   FL_INLINE void put_weights(std::byte* cells, std::int64_t row_bytes, Vec even, Vec odd) {
     store(floats(cells), odd);
     store(floats(cells + row_bytes), even);

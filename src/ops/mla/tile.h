@@ -11,18 +11,16 @@
 
 namespace firstlight::FL_ISA_NS {
 
-// Register blocks: vectors of queries x rows of scores, queries x vectors of columns of values, beside the
-// operands. A Vec is one of 32 registers with AVX-512, two of 16 otherwise.
+// Register blocks: rows of 16 queries' scores; queries x vectors of columns of values. A Vec is one of 32
+// registers with AVX-512, two of 16 otherwise. With two vectors of queries a row's cell could not be a memory
+// operand, which costs more than reading it twice.
 #if defined(__AVX512F__)
-constexpr int kQueryVecs = 3;
 constexpr int kRows = 8;
 constexpr int kColumnVecs = 4;
 #elif defined(__AVX2__)
-constexpr int kQueryVecs = 1;
 constexpr int kRows = 5;
 constexpr int kColumnVecs = 1;
 #else
-constexpr int kQueryVecs = 1;
 constexpr int kRows = 5;
 constexpr int kColumnVecs = 2;
 #endif
@@ -31,19 +29,18 @@ constexpr std::int64_t kTileSlots = kMlaTileSlots;
 static_assert((kMlaTileRows + kRows - 1) / kRows * kRows <= kTileSlots);
 constexpr float kLowest = -0x1.fffffep127F;
 
-/// Scores of NV x 16 queries with rows [row, row + kRows) into scores[v][row][lane].
-template <class P, int NV>
+/// Scores of 16 queries with rows [row, row + kRows) into scores[row][lane].
+template <class P>
 __attribute__((noinline)) void score_rows(const MlaTile& t, std::int64_t vec, std::int64_t row,
-                                          float (*scores)[kTileSlots][kLanes]) {
+                                          float (*scores)[kLanes]) {
   const std::int64_t steps = t.key_width * P::kElementBytes / kCellBytes;
   const std::byte* panel = t.queries + vec * steps * kCellsBytes;
   const std::byte* rows[kRows];
-  Vec sum[kRows][NV];
+  Vec sum[kRows];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     rows[r] = t.keys[row + r];
-#pragma GCC unroll 16
-    for (int v = 0; v < NV; ++v) sum[r][v] = zero();
+    sum[r] = zero();
   }
   // Meanwhile as many rows of the next tile arrive, one after the other.
   const std::int64_t share = steps / kRows + 1;
@@ -52,25 +49,16 @@ __attribute__((noinline)) void score_rows(const MlaTile& t, std::int64_t vec, st
   for (int r = 0; r < kRows; ++r) {
     const std::byte* ahead = t.next[row + r];
     for (const std::int64_t end = smaller(steps, s + share); s < end; ++s, ahead += stride) {
-      prefetch_far(ahead);
-      typename P::Cells queries[NV];
-#pragma GCC unroll 16
-      for (int v = 0; v < NV; ++v) {
-        queries[v] = P::load_cells(panel + v * steps * kCellsBytes + s * kCellsBytes);
-      }
+      prefetch(ahead);
+      const auto queries = P::load_cells(panel + s * kCellsBytes);
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
-        const auto cell = P::broadcast_cell(rows[i] + s * kCellBytes);
-#pragma GCC unroll 16
-        for (int v = 0; v < NV; ++v) sum[i][v] = P::dot(sum[i][v], queries[v], cell);
+        sum[i] = P::dot(sum[i], queries, P::broadcast_cell(rows[i] + s * kCellBytes));
       }
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < NV; ++v) store(scores[v][row + r], sum[r][v]);
-  }
+  for (int r = 0; r < kRows; ++r) store(scores[row + r], sum[r]);
 }
 
 /// Scores of 16 queries become weights exp(scale score - max) of `pairs` pairs of rows, 0 where a query does
@@ -97,10 +85,11 @@ FL_INLINE Vec softmax(const MlaTile& t, std::int64_t vec, std::int64_t pairs,
   const Vec largest = max(even_max, odd_max);
   // The sum adds what the values are multiplied by: weights sum to one however coarse they are.
   const auto weight = [&](std::int64_t row) {
-    const Vec p = P::rounded(exp(score(row) - largest));
+    const Vec p = P::weight(score(row) - largest);
     if constexpr (!Masked) return p;
     return select(less(broadcast(static_cast<float>(row)), visible), p, zero());
   };
+  const std::int64_t pair_bytes = row_bytes * (P::kInterleaved ? 1 : 2);
   Vec even_sum = zero();
   Vec odd_sum = zero();
   for (std::int64_t i = 0; i < pairs; ++i) {
@@ -109,7 +98,7 @@ FL_INLINE Vec softmax(const MlaTile& t, std::int64_t vec, std::int64_t pairs,
     even_sum = even_sum + even;
     odd_sum = odd_sum + odd;
     P::put_weights(weights, row_bytes, even, odd);
-    weights += row_bytes * (P::kInterleaved ? 1 : 2);
+    weights += pair_bytes;
   }
   const Vec factor = exp(before - largest);
   const Vec sum = even_sum + odd_sum;
@@ -206,68 +195,56 @@ FL_INLINE std::int64_t largest_of(const float* counts, std::int64_t begin, std::
   return static_cast<std::int64_t>(largest);
 }
 
+/// Values of queries [16 vec, 16 vec + 16) that a larger maximum was found for.
+FL_INLINE void rescale(const MlaTile& t, std::int64_t vec, Vec factor) {
+  if (all(equal(factor, broadcast(1.0F)))) return;
+  alignas(64) float factors[kLanes];
+  store(factors, factor);
+  for (std::int64_t i = 0; i < kLanes && vec * kLanes + i < t.lanes; ++i) {
+    if (factors[i] == 1.0F) continue;
+    float* values = t.running.values + (vec * kLanes + i) * t.value_stride;
+    for (std::int64_t c = 0; c < t.value_stride; c += kLanes) {
+      store(values + c, load(values + c) * broadcast(factors[i]));
+    }
+  }
+}
+
 template <class P>
 void attend_tile(const MlaTile& t) {
   static_assert(kMlaMaxQueries % kLanes == 0);
-  constexpr int kVecs = kMlaMaxQueries / kLanes;
   constexpr std::int64_t kWeightRows = P::kInterleaved ? kMlaTileRows / 2 : kMlaTileRows;
-  alignas(64) float scores[kQueryVecs][kTileSlots][kLanes];
-  alignas(64) std::byte weights[kWeightRows * kVecs * kCellsBytes];
+  alignas(64) float scores[kTileSlots][kLanes];
+  alignas(64) std::byte weights[kWeightRows * kMlaMaxQueries * kCellBytes];
   alignas(64) std::byte block[P::kInterleaved ? kWeightRows * kColumnVecs * kCellsBytes : 1];
   const std::int64_t vecs = (t.lanes + kLanes - 1) / kLanes;
   const std::int64_t row_bytes = vecs * kCellsBytes;
+  const std::int64_t pair_bytes = row_bytes * (P::kInterleaved ? 1 : 2);
   const std::int64_t tile_pairs = (t.count + 1) / 2;
 
-  const std::int64_t groups = (vecs + kQueryVecs - 1) / kQueryVecs;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const std::int64_t begin = vecs * g / groups;
-    const std::int64_t end = vecs * (g + 1) / groups;
-    const std::int64_t seen = largest_of(t.visible, begin * kLanes, end * kLanes);
+  for (std::int64_t v = 0; v < vecs; ++v) {
+    const std::int64_t most = largest_of(t.visible, v * kLanes, (v + 1) * kLanes);
+    const std::int64_t pairs = (most + 1) / 2;
     const unsigned mode = P::enter();
-    for (std::int64_t row = 0; row < seen; row += kRows) {
-      if (end - begin == 1) {
-        score_rows<P, 1>(t, begin, row, scores);
-      } else if (kQueryVecs >= 2 && end - begin == 2) {
-        score_rows<P, kQueryVecs >= 2 ? 2 : 1>(t, begin, row, scores);
-      } else {
-        score_rows<P, kQueryVecs>(t, begin, row, scores);
-      }
-    }
+    for (std::int64_t row = 0; row < most; row += kRows) score_rows<P>(t, v, row, scores);
     P::leave(mode);
-    for (std::int64_t v = begin; v < end; ++v) {
-      const std::int64_t most = largest_of(t.visible, v * kLanes, (v + 1) * kLanes);
-      std::int64_t least = most;
-      for (int i = 0; i < kLanes; ++i) {
-        least = smaller(least, static_cast<std::int64_t>(t.visible[v * kLanes + i]));
-      }
-      const std::int64_t pairs = (most + 1) / 2;
-      std::byte* cells = weights + v * kCellsBytes;
-      const Vec factor = least == 2 * pairs
-                             ? softmax<P, false>(t, v, pairs, scores[v - begin], cells, row_bytes)
-                             : softmax<P, true>(t, v, pairs, scores[v - begin], cells, row_bytes);
-      for (std::int64_t i = pairs; i < tile_pairs; ++i) {
-        P::put_weights(cells + i * row_bytes * (P::kInterleaved ? 1 : 2), row_bytes, zero(), zero());
-      }
-      if (t.first || all(equal(factor, broadcast(1.0F)))) continue;
-      alignas(64) float factors[kLanes];
-      store(factors, factor);
-      for (std::int64_t i = 0; i < kLanes && v * kLanes + i < t.lanes; ++i) {
-        if (factors[i] == 1.0F) continue;
-        float* values = t.running.values + (v * kLanes + i) * t.value_stride;
-        for (std::int64_t c = 0; c < t.value_stride; c += kLanes) {
-          store(values + c, load(values + c) * broadcast(factors[i]));
-        }
-      }
+    const Vec all_rows = broadcast(static_cast<float>(2 * pairs));
+    const bool masked = any(less(load(t.visible + v * kLanes), all_rows));
+    std::byte* cells = weights + v * kCellsBytes;
+    const Vec factor = masked ? softmax<P, true>(t, v, pairs, scores, cells, row_bytes)
+                              : softmax<P, false>(t, v, pairs, scores, cells, row_bytes);
+    for (std::int64_t i = pairs; i < tile_pairs; ++i) {
+      P::put_weights(cells + i * pair_bytes, row_bytes, zero(), zero());
     }
+    if (!t.first) rescale(t, v, factor);
   }
 
   const std::int64_t blocks = (t.lanes + kQueries - 1) / kQueries;
   const unsigned mode = P::enter();
   for (std::int64_t column = 0; column < t.columns; column += kColumnVecs * kLanes) {
     for (std::int64_t b = 0; b < blocks; ++b) {
-      const std::int64_t begin = t.lanes * b / blocks;
-      const std::int64_t end = t.lanes * (b + 1) / blocks;
-      // The first block interleaves for all.
+      // Even shares, the larger ones first: the first block interleaves for all.
+      const std::int64_t begin = (t.lanes * b + blocks - 1) / blocks;
+      const std::int64_t end = (t.lanes * (b + 1) + blocks - 1) / blocks;
       const std::int64_t pairs = b == 0 ? tile_pairs : (largest_of(t.visible, begin, end) + 1) / 2;
       const AddValues add = b == 0 ? add_values_for<P, true>(end - begin) : add_values_for<P, false>(end - begin);
       add(t, begin, column, pairs, weights, row_bytes, block);
