@@ -2,18 +2,18 @@
 //
 //   mla_bench [--rounds N] [--f32] [--threads N] [--heads N] [--only TEXT]
 //
-// Heads of 128 + 64 channels over latents of 512. Each line is a share of the peak of the best multiply-add for
-// the cache's type (bf16: vdpbf16ps with AVX-512, else FMA): products of queries with keys and of weights with
-// values, those above the diagonal not counted, and the products with kv_b around them (for the expanded form:
-// the expansion too). "attention alone" leaves kv_b out of both.
+// Heads of 128 + 64 channels over latents of 512. Each line is a share of the peak of the best multiply-add
+// for the cache's type (bf16: vdpbf16ps with AVX-512, else FMA): products of queries with keys and of weights
+// with values, those above the diagonal not counted, and the products with kv_b around them (for the expanded
+// form: the expansion too). "attention alone" leaves kv_b out of both.
 #include <cstdlib>
 #include <numeric>
 #include <string>
 #include <string_view>
 
+#include "device/cpu/roofline.h"
 #include "ops/mla/op.h"
 #include "ops/op_testing.h"
-#include "roofline.h"
 
 namespace firstlight::bench {
 namespace {
@@ -48,14 +48,13 @@ class MlaBench {
         sparse_(sparse),
         expanded_(expanded),
         pool_(options.threads),
-        session_(make_op(options.heads, sparse),
-                 {.isa = isa,
-                  .f32 = options.f32,
-                  .threads = options.threads,
-                  .max_tokens = kChunk,
-                  .max_context = kDepth + kChunk,
-                  .max_sequences = 1,
-                  .run = {.expanded_prefill = expanded}}),
+        session_(make_op(options.heads, sparse), {.isa = isa,
+                                                  .f32 = options.f32,
+                                                  .threads = options.threads,
+                                                  .max_tokens = kChunk,
+                                                  .max_context = kDepth + kChunk,
+                                                  .max_sequences = 1,
+                                                  .run = {.expanded_prefill = expanded}}),
         pages_((kDepth + kChunk) / kPageTokens) {
     Random random(1);
     inputs_ = {random.normals(kChunk * options.heads * (kNope + kRope)), random.normals(kChunk * kLatent),
@@ -171,8 +170,9 @@ int main_with(int argc, char** argv) {
   }
   const Result<Isa> isa = choose_isa();
   if (!good || !isa.ok()) {
-    std::fprintf(stderr, "%s\n", isa.ok() ? "usage: mla_bench [--rounds N] [--f32] [--threads N] [--heads N] [--only TEXT]"
-                                          : isa.error().message.c_str());
+    std::fprintf(stderr, "%s\n",
+                 isa.ok() ? "usage: mla_bench [--rounds N] [--f32] [--threads N] [--heads N] [--only TEXT]"
+                          : isa.error().message.c_str());
     return 2;
   }
   std::printf("%s, %lld heads, %s cache, %d threads, load average %.2f%s\n",

@@ -213,9 +213,8 @@ class TestSession {
     if (op.contract().caches != nullptr) place_caches(op.contract().caches(spec_));
     const StepLimits limits{settings.max_tokens, settings.max_tokens, settings.max_sequences,
                             settings.max_context};
-    context_ = std::make_unique<KernelContext>(
-        KernelContext{spec_, 0, weights_, places_, limits, settings.isa, settings.f32, settings.threads,
-                      settings.run});
+    context_ = std::make_unique<KernelContext>(KernelContext{
+        spec_, 0, weights_, places_, limits, settings.isa, settings.f32, settings.threads, settings.run});
     auto kernel = op.maker()(*context_);
     check(kernel.ok(), kernel.ok() ? "" : kernel.error().message.c_str());
     kernel_ = std::move(*kernel);

@@ -25,7 +25,8 @@ enum class KeySearch : std::uint8_t {
 struct RunSettings {
   HeldAs weights = HeldAs::kStored;
   HeldAs experts = HeldAs::kStored;  // of moe_experts
-  /// mla: rows of prompts are computed from expanded keys and values, rows that were generated from latents.
+  /// mla over all positions: rows of prompts are computed from expanded keys and values, rows that the model
+  /// generated from latents. Bits of a token then depend on which of both it was, and still on nothing else.
   bool expanded_prefill = false;
   KeySearch key_search = KeySearch::kCertified;
   std::int64_t candidates = 16384;   // of kTwoStage: keys that are scored exactly

@@ -195,7 +195,9 @@ FL_INLINE __m256 lookup_8(Vec table, __m256i index) {
 }
 FL_INLINE Vec lookup(Vec table, IVec index) { return {lookup_8(table, index.lo), lookup_8(table, index.hi)}; }
 /// Lanes 2i and 2i + 1 change places.
-FL_INLINE Vec swap_neighbours(Vec a) { return {_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)}; }
+FL_INLINE Vec swap_neighbours(Vec a) {
+  return {_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)};
+}
 FL_INLINE void transpose_8(__m256 (&r)[8]) {
   __m256 a[8];
 #pragma GCC unroll 8

@@ -165,7 +165,8 @@ void MlaAbsorbed::run_shared(const Block& block, ThreadPool& pool) const {
 }
 
 /// The cached rows of entries [64 tile, 64 tile + 64) of a row's list.
-void MlaAbsorbed::locate(const Step& step, const MlaRow& row, std::int64_t tile, const std::byte** rows) const {
+void MlaAbsorbed::locate(const Step& step, const MlaRow& row, std::int64_t tile,
+                         const std::byte** rows) const {
   const std::int64_t first = tile * kMlaTileRows;
   const std::int64_t count = std::min(kMlaTileRows, row.length - first);
   if (row.chosen != nullptr) {
@@ -187,8 +188,7 @@ void MlaAbsorbed::attend(const Block& block, const Walk& walk, std::int64_t part
     std::array<const float*, kMlaMaxQueries> queries;
     for (std::int64_t i = 0; i < lanes; ++i) {
       queries[static_cast<std::size_t>(i)] =
-          block.u +
-          ((walk.row + i / walk.heads) * setup_.heads + walk.head + i % walk.heads) * setup_.padded;
+          block.u + ((walk.row + i / walk.heads) * setup_.heads + walk.head + i % walk.heads) * setup_.padded;
     }
     operands.pack(queries.data(), lanes, setup_.padded, setup_.padded, at_hand.queries);
     at_hand.packed = &walk;

@@ -1,7 +1,7 @@
 // Attention of rows whose queries are absorbed: u_h = W_UK[h]^T q_h meets the cached latents themselves.
 //
-// The tree of a row and head is fixed by its list of positions alone: tiles of 64 entries, each continuing the
-// softmax and the sums of the one before, in partitions of 4 tiles, merged in order into the result.
+// The tree of a row and head is fixed by its list of positions alone: tiles of 64 entries, each continuing
+// the softmax and the sums of the one before, in partitions of 4 tiles, merged in order into the result.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class MlaAbsorbed {
   MlaAbsorbed(const MlaSetup& setup, std::int64_t block_rows);
 
   [[nodiscard]] std::int64_t scratch_bytes() const { return Scratch(*this, nullptr).bytes; }
-  /// u [rows, heads, padded], absorbed queries followed by their rotated channels, becomes the weighted latents
-  /// in its first `latent` elements.
+  /// u [rows, heads, padded], absorbed queries followed by their rotated channels, becomes the weighted
+  /// latents in its first `latent` elements.
   void run(const Step& step, const MlaRow* rows, std::int64_t count, float* u, std::uint8_t* scratch,
            ThreadPool& pool) const;
 
@@ -84,8 +84,8 @@ class MlaAbsorbed {
 
   const MlaSetup& setup_;
   std::int64_t block_rows_;
-  std::int64_t stride_;     // floats of a query's values
-  std::int64_t slots_;      // partitions computed between two meetings of the threads
+  std::int64_t stride_;  // floats of a query's values
+  std::int64_t slots_;   // partitions computed between two meetings of the threads
   std::int64_t slot_floats_;
 };
 

@@ -141,8 +141,8 @@ void MlaExpanded::multiply(const PackedMatrix& w, std::int64_t head, std::int64_
 }
 
 /// Up to kMlaMaxQueries rows against a partition.
-void MlaExpanded::attend(const Job& job, std::int64_t head, Range rows, std::int64_t first, std::int64_t count,
-                         const MlaPartial& out, const Scratch& s) const {
+void MlaExpanded::attend(const Job& job, std::int64_t head, Range rows, std::int64_t first,
+                         std::int64_t count, const MlaPartial& out, const Scratch& s) const {
   const MlaOperands& operands = setup_.operands;
   const std::int64_t lanes = rows.end - rows.begin;
   std::array<const float*, kMlaMaxQueries> queries;

@@ -45,7 +45,8 @@ class MlaExpanded {
   };
 
   void run_head(const Job& job, std::int64_t head, Range rows, const Scratch& s) const;
-  void expand(const Job& job, std::int64_t head, std::int64_t first, std::int64_t count, const Scratch& s) const;
+  void expand(const Job& job, std::int64_t head, std::int64_t first, std::int64_t count,
+              const Scratch& s) const;
   void multiply(const PackedMatrix& w, std::int64_t head, std::int64_t count, std::int64_t stride,
                 const Scratch& s) const;
   void attend(const Job& job, std::int64_t head, Range rows, std::int64_t first, std::int64_t count,

@@ -56,8 +56,8 @@ struct MlaOperands {
   void (*convert)(const std::byte* const* rows, std::int64_t count, std::int64_t width, std::byte* out);
   /// One f32 row of `count` elements, rounded in bf16 mode, to an operand padded with zeros to `width`.
   void (*round)(const float* in, std::int64_t count, std::int64_t width, std::byte* out);
-  /// Queries [lanes], f32, `count` elements each, rounded in bf16 mode, to panels padded with zeros to `width`
-  /// elements and 16 queries.
+  /// Queries [lanes], f32, `count` elements each, rounded in bf16 mode, to panels padded with zeros to
+  /// `width` elements and 16 queries.
   void (*pack)(const float* const* queries, std::int64_t lanes, std::int64_t count, std::int64_t width,
                std::byte* panels);
   /// Merges a tile into `running`.

@@ -16,8 +16,8 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + t
 
 /// A page of the cache is a tile.
 static_assert(kMlaTileRows == kPageTokens);
-/// Tiles of a partition. Long enough that merging is noise, short enough to share a row's context evenly among
-/// threads. Part of the arithmetic: changing it changes bits.
+/// Tiles of a partition. Long enough that merging is noise, short enough to share a row's context evenly
+/// among threads. Part of the arithmetic: changing it changes bits.
 inline constexpr std::int64_t kMlaPartitionTiles = 4;
 inline constexpr std::int64_t kMlaPartitionRows = kMlaPartitionTiles * kMlaTileRows;
 

@@ -1,8 +1,8 @@
 // A tile: scores, softmax, weighted values. Include after a simd_<isa>.h.
 //
-// A score is one chain over the row's elements, a lane being a query; a value is one chain over the tile's rows
-// that goes on from tile to tile, a lane being a column. Which queries and rows are computed together changes
-// no bit, so blocks are as large as the registers.
+// A score is one chain over the row's elements, a lane being a query; a value is one chain over the tile's
+// rows that goes on from tile to tile, a lane being a column. Which queries and rows are computed together
+// changes no bit, so blocks are as large as the registers.
 #pragma once
 
 #include "device/cpu/vec_math.h"
@@ -64,8 +64,8 @@ __attribute__((noinline)) void score_rows(const MlaTile& t, std::int64_t vec, st
 /// Scores of 16 queries become weights exp(scale score - max) of `pairs` pairs of rows, 0 where a query does
 /// not see a row; max and sum move on. Returns what a query's older values are multiplied by.
 template <class P, bool Masked>
-FL_INLINE Vec softmax(const MlaTile& t, std::int64_t vec, std::int64_t pairs,
-                      const float (*scores)[kLanes], std::byte* weights, std::int64_t row_bytes) {
+FL_INLINE Vec softmax(const MlaTile& t, std::int64_t vec, std::int64_t pairs, const float (*scores)[kLanes],
+                      std::byte* weights, std::int64_t row_bytes) {
   const Vec scale = broadcast(t.scale);
   const Vec visible = load(t.visible + vec * kLanes);
   const auto score = [&](std::int64_t row) {
@@ -123,7 +123,7 @@ __attribute__((noinline)) void add_values(const MlaTile& t, std::int64_t query, 
     }
   }
   const std::byte* weight = weights + query * kCellBytes;
-  const auto add = [&](const typename P::Cells (&columns)[kColumnVecs]) {
+  const auto add = [&](const typename P::Cells(&columns)[kColumnVecs]) {
 #pragma GCC unroll 16
     for (int q = 0; q < NQ; ++q) {
       const auto p = P::broadcast_cell(weight + q * kCellBytes);
@@ -246,7 +246,8 @@ void attend_tile(const MlaTile& t) {
       const std::int64_t begin = (t.lanes * b + blocks - 1) / blocks;
       const std::int64_t end = (t.lanes * (b + 1) + blocks - 1) / blocks;
       const std::int64_t pairs = b == 0 ? tile_pairs : (largest_of(t.visible, begin, end) + 1) / 2;
-      const AddValues add = b == 0 ? add_values_for<P, true>(end - begin) : add_values_for<P, false>(end - begin);
+      const AddValues add =
+          b == 0 ? add_values_for<P, true>(end - begin) : add_values_for<P, false>(end - begin);
       add(t, begin, column, pairs, weights, row_bytes, block);
     }
   }

@@ -7,8 +7,8 @@
 
 namespace firstlight::FL_ISA_NS {
 
-/// exp(x) with 8 significant bits, for x <= 0: the error before rounding is 2^-13.7 of it, a twentieth of what
-/// rounding adds. 0 below -87.7; exact for 0; NaN in, NaN out.
+/// exp(x) with 8 significant bits, for x <= 0: the error before rounding is 2^-13.7 of it, a twentieth of
+/// what rounding adds. 0 below -87.7; exact for 0; NaN in, NaN out.
 FL_INLINE Vec coarse_exp(Vec x) {
   const Vec bounded = max(broadcast(-88.0F), x);  // the order of arguments lets NaN through
   // x = n ln 2 + r, |r| <= 0.3466. Adding 1.5 2^23 + 127 leaves n + 127 in the low bits; -127 gives scale 0.
