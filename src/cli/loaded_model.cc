@@ -51,6 +51,9 @@ Status load_weights(LoadedModel& loaded) {
   options.context = loaded.flags.context;
   options.max_context = loaded.traced.max_context;
   options.settings = loaded.flags.settings;
+  // The whole context is expanded once a step.
+  constexpr std::int64_t kExpandedStep = 2048;
+  if (options.settings.expanded_prefill) options.step_tokens = kExpandedStep;
   options.image_token_id = loaded.traced.image_token_id;
   options.progress = [&](std::int64_t done, std::int64_t total) { progress.update(done, total); };
   FL_ASSIGN(loaded.model,

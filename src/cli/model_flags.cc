@@ -36,8 +36,9 @@ void add_settings_flags(CLI::App& app, RunSettings& settings) {
   app.add_option_function<std::string>(
          "--mla-prefill",
          [&settings](const std::string& name) { settings.expanded_prefill = name == "expanded"; },
-         "Latent attention of prompts: absorbed (default), or expanded, faster in long contexts, with other "
-         "roundings than generated tokens get")
+         "Latent attention of prompts: absorbed (default), or expanded, faster for prompts of hundreds of "
+         "tokens in long contexts, slower for short ones; a token then gets other roundings as part of a "
+         "prompt than when generated, still the same however the prompt is cut")
       ->check(one_of({"absorbed", "expanded"}))
       ->type_name("absorbed|expanded");
   app.add_option_function<std::string>(

@@ -70,10 +70,11 @@ Result<bool> prefill(TokenSequence& sequence, std::span<const std::int32_t> prom
     const auto begin = static_cast<std::int64_t>(sequence.tokens().size());
     if (begin == end) continue;
     const auto part = prompt.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    FL_TRY(sequence.append(part, [&](std::int64_t done, std::int64_t) {
+    const auto progress = [&](std::int64_t done, std::int64_t) {
       if (callbacks.prefill) callbacks.prefill(begin + done - cached, total - cached);
       return !is_cancelled(callbacks);
-    }));
+    };
+    FL_TRY(sequence.append(part, progress, Origin::kPrompt));
     if (static_cast<std::int64_t>(sequence.tokens().size()) != end) return false;
     if (end == stable) sequence.mark();
   }
@@ -156,7 +157,7 @@ Result<Generation> generate(TokenSequence& sequence, const Tokenizer& tokenizer,
       result.finish = FinishReason::kContextFull;
       break;
     }
-    FL_TRY(sequence.append({&id, 1}, {}));
+    FL_TRY(sequence.append({&id, 1}, {}, Origin::kGenerated));
   }
   answer.finish();
   if (answer.stopped()) result.finish = FinishReason::kStopString;

@@ -24,7 +24,8 @@ class TokenSequence {
   virtual ~TokenSequence() = default;
   [[nodiscard]] virtual const std::vector<std::int32_t>& tokens() const = 0;
   [[nodiscard]] virtual std::int64_t capacity() const = 0;
-  virtual Status append(std::span<const std::int32_t> tokens, const Session::Progress& progress) = 0;
+  virtual Status append(std::span<const std::int32_t> tokens, const Session::Progress& progress,
+                        Origin origin) = 0;
   [[nodiscard]] virtual std::span<const float> logits() const = 0;
   virtual std::int64_t keep_common_prefix(std::span<const std::int32_t> wanted) = 0;
   virtual void mark() = 0;
@@ -36,8 +37,9 @@ class SessionSequence final : public TokenSequence {
   explicit SessionSequence(Session& session) : session_(&session) {}
   [[nodiscard]] const std::vector<std::int32_t>& tokens() const override { return session_->tokens(); }
   [[nodiscard]] std::int64_t capacity() const override { return session_->capacity(); }
-  Status append(std::span<const std::int32_t> tokens, const Session::Progress& progress) override {
-    return session_->append(tokens, progress);
+  Status append(std::span<const std::int32_t> tokens, const Session::Progress& progress,
+                Origin origin) override {
+    return session_->append(tokens, progress, origin);
   }
   [[nodiscard]] std::span<const float> logits() const override { return session_->logits(); }
   std::int64_t keep_common_prefix(std::span<const std::int32_t> wanted) override {

@@ -50,7 +50,9 @@ class ScriptedSequence final : public TokenSequence {
   [[nodiscard]] const std::vector<std::int32_t>& tokens() const override { return tokens_; }
   [[nodiscard]] std::int64_t capacity() const override { return capacity_; }
   [[nodiscard]] std::span<const float> logits() const override { return logits_; }
-  Status append(std::span<const std::int32_t> tokens, const Session::Progress& progress) override {
+  Status append(std::span<const std::int32_t> tokens, const Session::Progress& progress,
+                Origin origin) override {
+    EXPECT_EQ(origin == Origin::kGenerated, tokens_.size() >= prompt_size_) << "at " << tokens_.size();
     EXPECT_FALSE(tokens.empty());
     EXPECT_LE(static_cast<std::int64_t>(tokens_.size() + tokens.size()), capacity_);
     for (std::size_t done = 0; done < tokens.size(); ++done) {  // one token a step

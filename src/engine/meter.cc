@@ -202,7 +202,8 @@ Status Meter::decode_steps(std::span<const std::int32_t> ids, std::int64_t strea
       pieces[static_cast<std::size_t>(s)] = {
           .cache = &cache,
           .position = depth_ + t,
-          .tokens = ids.subspan(static_cast<std::size_t>(t * streams + s), 1)};
+          .tokens = ids.subspan(static_cast<std::size_t>(t * streams + s), 1),
+          .origin = Origin::kGenerated};
     }
     runner_.run(pieces, Sampled::kLast);
     end_timed_unit();

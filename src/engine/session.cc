@@ -17,7 +17,7 @@ Session::~Session() { model_->cache().close(cache_); }
 
 std::int64_t Session::capacity() const { return model_->context(); }
 
-Status Session::append(std::span<const std::int32_t> tokens, const Progress& progress) {
+Status Session::append(std::span<const std::int32_t> tokens, const Progress& progress, Origin origin) {
   if (tokens.empty()) return {};
   const auto total = static_cast<std::int64_t>(tokens.size());
   const auto before = static_cast<std::int64_t>(tokens_.size());
@@ -35,7 +35,8 @@ Status Session::append(std::span<const std::int32_t> tokens, const Progress& pro
     const Piece piece{
         .cache = &cache_,
         .position = before + done,
-        .tokens = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(rows))};
+        .tokens = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(rows)),
+        .origin = origin};
     runner_.run({&piece, 1}, last ? Sampled::kLast : Sampled::kNone);
     tokens_.insert(tokens_.end(), piece.tokens.begin(), piece.tokens.end());
     done += rows;

@@ -33,7 +33,8 @@ class Session {
 
   /// Runs `tokens` after those in the cache, in steps of at most the model's step size. Afterwards logits()
   /// belongs to the last one. An Error (context full, bad id) leaves the session as it was.
-  Status append(std::span<const std::int32_t> tokens, const Progress& progress = {});
+  Status append(std::span<const std::int32_t> tokens, const Progress& progress = {},
+                Origin origin = Origin::kPrompt);
 
   /// Logits [vocab] after the last appended token; empty before the first append.
   [[nodiscard]] std::span<const float> logits() const { return logits_; }

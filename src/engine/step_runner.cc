@@ -23,7 +23,8 @@ void StepRunner::run(std::span<const Piece> pieces, Sampled sampled,
                           .rows = rows,
                           .position = piece.position,
                           .pages = piece.cache->pages.data(),
-                          .state = cache.state(*piece.cache)});
+                          .state = cache.state(*piece.cache),
+                          .generated = piece.origin == Origin::kGenerated});
     tokens_.insert(tokens_.end(), piece.tokens.begin(), piece.tokens.end());
     for (std::int64_t r = sampled == Sampled::kAll ? 0 : rows - 1; sampled != Sampled::kNone && r < rows;
          ++r) {

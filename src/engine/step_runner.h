@@ -9,11 +9,18 @@
 
 namespace firstlight {
 
+/// Where tokens come from. Arithmetic looks at it only where RunSettings say so.
+enum class Origin : std::uint8_t {
+  kPrompt,
+  kGenerated,  // by the model
+};
+
 /// The next tokens of one sequence. Its cache must have room for them (CachePool::grow).
 struct Piece {
   const SequenceCache* cache = nullptr;
   std::int64_t position = 0;  // tokens before these
   std::span<const std::int32_t> tokens;
+  Origin origin = Origin::kPrompt;
 };
 
 enum class Sampled : std::uint8_t {

@@ -24,6 +24,9 @@ struct SequenceRows {
   std::int64_t position = 0;
   const std::int64_t* pages = nullptr;  // pages[p] holds tokens 64p .. 64p+63; enough for all rows
   std::uint8_t* state = nullptr;        // the sequence's block of per-sequence caches
+  /// The rows are tokens that the model itself put out, not a prompt's. Only RunSettings that trade the
+  /// equality of both away may look.
+  bool generated = false;
 };
 
 /// A ragged batch: any mix of prompt pieces and single tokens of many sequences.

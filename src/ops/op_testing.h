@@ -198,6 +198,7 @@ class TestSession {
   struct Piece {
     std::size_t sequence;
     std::int64_t rows;
+    bool generated = false;
   };
 
   TestSession(const TestOp& op, const TestSettings& settings)
@@ -252,7 +253,7 @@ class TestSession {
         s.pages.push_back(free_pages_.back());
         free_pages_.pop_back();
       }
-      table.push_back({rows, piece.rows, s.position, s.pages.data(), s.state->data()});
+      table.push_back({rows, piece.rows, s.position, s.pages.data(), s.state->data(), piece.generated});
       rows += piece.rows;
     }
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows), 0);

@@ -28,7 +28,8 @@ struct RunSettings {
   /// Activations that meet weights of 8 or 4 bits have 8 bits, a scale a row and group of 128. Those of
   /// `linear` have 16 where the weights have 8: most of what 8 bits lose is lost there, not in the experts.
   bool wide_activations = true;
-  /// mla: rows of prompts are computed from expanded keys and values, rows that were generated from latents.
+  /// mla over all positions: rows of prompts are computed from expanded keys and values, rows that the model
+  /// generated from latents. Bits of a token then depend on which of both it was, and still on nothing else.
   bool expanded_prefill = false;
   KeySearch key_search = KeySearch::kCertified;
   std::int64_t candidates = 16384;   // of kTwoStage: keys that are scored exactly

@@ -45,17 +45,6 @@ struct Bf16 {
   }
 };
 
-/// Denormals in and out are zero until leave_bf16_mode(). The loops in between are not inlined, so no other
-/// arithmetic can drift into that scope.
-FL_INLINE unsigned enter_bf16_mode() {
-  constexpr unsigned kFlushToZero = 0x8000;
-  constexpr unsigned kDenormalsAreZero = 0x0040;
-  const unsigned saved = _mm_getcsr();
-  _mm_setcsr(saved | kFlushToZero | kDenormalsAreZero);
-  return saved;
-}
-FL_INLINE void leave_bf16_mode(unsigned saved) { _mm_setcsr(saved); }
-
 }  // namespace
 }  // namespace firstlight::avx2
 

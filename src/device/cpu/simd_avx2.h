@@ -194,6 +194,46 @@ FL_INLINE __m256 lookup_8(Vec table, __m256i index) {
   return _mm256_blendv_ps(low, high, as_float(_mm256_slli_epi32(index, 28)));
 }
 FL_INLINE Vec lookup(Vec table, IVec index) { return {lookup_8(table, index.lo), lookup_8(table, index.hi)}; }
+/// Lanes 2i and 2i + 1 change places.
+FL_INLINE Vec swap_neighbours(Vec a) {
+  return {_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)};
+}
+FL_INLINE void transpose_8(__m256 (&r)[8]) {
+  __m256 a[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  __m256 b[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 4) {  // b[i + k]: column k of each half, from rows i to i + 3
+    b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < 4; ++k) {
+    r[k] = _mm256_permute2f128_ps(b[k], b[4 + k], 0x20);
+    r[4 + k] = _mm256_permute2f128_ps(b[k], b[4 + k], 0x31);
+  }
+}
+/// Lane j of row i becomes lane i of row j. Moves bits, whatever they mean.
+FL_INLINE void transpose(Vec (&rows)[kLanes]) {
+  __m256 part[2][2][8];  // rows from 8 i on, columns from 8 j on
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    part[i / 8][0][i % 8] = rows[i].lo;
+    part[i / 8][1][i % 8] = rows[i].hi;
+  }
+  transpose_8(part[0][0]);
+  transpose_8(part[0][1]);
+  transpose_8(part[1][0]);
+  transpose_8(part[1][1]);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) rows[i] = {part[0][i / 8][i % 8], part[1][i / 8][i % 8]};
+}
 
 // ---- reductions: halves are folded, 16 -> 8 -> 4 -> 2 -> 1; lane i meets lane i + half --------------
 FL_INLINE float reduce_add(Vec a) {
@@ -247,6 +287,15 @@ FL_INLINE Pairs broadcast_pair(const std::uint16_t* p) {
   __builtin_memcpy(&pair, p, sizeof(pair));
   return {_mm256_set1_epi32(pair), _mm256_set1_epi32(pair)};
 }
+FL_INLINE void store_pairs(std::uint16_t* p, Pairs a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 16), a.hi);
+}
+/// Pairs (a_i, b_i) of single elements. Within each group of 8, `low` gets the first 4 and `high` the last 4.
+FL_INLINE void interleave(Pairs a, Pairs b, Pairs& low, Pairs& high) {
+  low = {_mm256_unpacklo_epi16(a.lo, b.lo), _mm256_unpacklo_epi16(a.hi, b.hi)};
+  high = {_mm256_unpackhi_epi16(a.lo, b.lo), _mm256_unpackhi_epi16(a.hi, b.hi)};
+}
 FL_INLINE __m256 flush(__m256 x) {
   const __m256i exponent = _mm256_and_si256(as_int(x), _mm256_set1_epi32(0x7f800000));
   const __m256i tiny = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
@@ -278,6 +327,17 @@ FL_INLINE __m256 dot_pairs_8(__m256 acc, __m256i a, __m256i b) {
 FL_INLINE Vec dot_pairs(Vec acc, Pairs a, Pairs b) {
   return {dot_pairs_8(acc.lo, a.lo, b.lo), dot_pairs_8(acc.hi, a.hi, b.hi)};
 }
+
+/// Denormals in and out are zero until leave_bf16_mode(): two fma on widened values, odd element first, are
+/// dot_pairs then. Loops in between must not be inlined, so that no other arithmetic drifts into that scope.
+FL_INLINE unsigned enter_bf16_mode() {
+  constexpr unsigned kFlushToZero = 0x8000;
+  constexpr unsigned kDenormalsAreZero = 0x0040;
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(saved | kFlushToZero | kDenormalsAreZero);
+  return saved;
+}
+FL_INLINE void leave_bf16_mode(unsigned saved) { _mm_setcsr(saved); }
 
 }  // namespace firstlight::FL_ISA_NS
 

@@ -130,6 +130,42 @@ FL_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm512_mask_blend_ps(m.m, b
 FL_INLINE IVec select(Mask m, IVec a, IVec b) { return {_mm512_mask_blend_epi32(m.m, b.v, a.v)}; }
 /// table[index & 15] in every lane.
 FL_INLINE Vec lookup(Vec table, IVec index) { return {_mm512_permutexvar_ps(index.v, table.v)}; }
+/// Lanes 2i and 2i + 1 change places.
+FL_INLINE Vec swap_neighbours(Vec a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
+/// Lane j of row i becomes lane i of row j. Moves bits, whatever they mean.
+FL_INLINE void transpose(Vec (&rows)[kLanes]) {
+  __m512 a[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; i += 2) {  // 2 x 2
+    a[i] = _mm512_unpacklo_ps(rows[i].v, rows[i + 1].v);
+    a[i + 1] = _mm512_unpackhi_ps(rows[i].v, rows[i + 1].v);
+  }
+  __m512 b[kLanes];
+  const auto low = [](__m512 x, __m512 y) {
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+  };
+  const auto high = [](__m512 x, __m512 y) {
+    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+  };
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; i += 4) {  // b[i + k]: column k of each 128-bit part, from rows i to i + 3
+    b[i] = low(a[i], a[i + 2]);
+    b[i + 1] = high(a[i], a[i + 2]);
+    b[i + 2] = low(a[i + 1], a[i + 3]);
+    b[i + 3] = high(a[i + 1], a[i + 3]);
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < 4; ++k) {  // the 128-bit parts, 4 x 4
+    const __m512 even_low = _mm512_shuffle_f32x4(b[k], b[4 + k], 0x88);
+    const __m512 odd_low = _mm512_shuffle_f32x4(b[k], b[4 + k], 0xdd);
+    const __m512 even_high = _mm512_shuffle_f32x4(b[8 + k], b[12 + k], 0x88);
+    const __m512 odd_high = _mm512_shuffle_f32x4(b[8 + k], b[12 + k], 0xdd);
+    rows[k].v = _mm512_shuffle_f32x4(even_low, even_high, 0x88);
+    rows[8 + k].v = _mm512_shuffle_f32x4(even_low, even_high, 0xdd);
+    rows[4 + k].v = _mm512_shuffle_f32x4(odd_low, odd_high, 0x88);
+    rows[12 + k].v = _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd);
+  }
+}
 
 // ---- reductions: halves are folded, 16 -> 8 -> 4 -> 2 -> 1; lane i meets lane i + half --------------
 FL_INLINE float reduce_add(Vec a) {
@@ -175,9 +211,19 @@ FL_INLINE Pairs broadcast_pair(const std::uint16_t* p) {
   __builtin_memcpy(&pair, p, sizeof(pair));
   return {_mm512_set1_epi32(pair)};
 }
+FL_INLINE void store_pairs(std::uint16_t* p, Pairs a) { _mm512_storeu_si512(p, a.v); }
+/// Pairs (a_i, b_i) of single elements. Within each group of 8, `low` gets the first 4 and `high` the last 4.
+FL_INLINE void interleave(Pairs a, Pairs b, Pairs& low, Pairs& high) {
+  low.v = _mm512_unpacklo_epi16(a.v, b.v);
+  high.v = _mm512_unpackhi_epi16(a.v, b.v);
+}
 FL_INLINE Vec dot_pairs(Vec acc, Pairs a, Pairs b) {
   return {_mm512_dpbf16_ps(acc.v, reinterpret_cast<__m512bh>(a.v), reinterpret_cast<__m512bh>(b.v))};
 }
+
+/// What the CPU must be told around dot_pairs, or around fma in its place: nothing, MXCSR has no say in it.
+FL_INLINE unsigned enter_bf16_mode() { return 0; }
+FL_INLINE void leave_bf16_mode(unsigned) {}
 
 }  // namespace firstlight::FL_ISA_NS
 

@@ -224,6 +224,20 @@ FL_INLINE IVec select(Mask m, IVec a, IVec b) {
 FL_INLINE Vec lookup(Vec table, IVec index) {
   return each_lane<Vec>([&](int i) { return table.v[index.v[i] & 15]; });
 }
+/// Lanes 2i and 2i + 1 change places.
+FL_INLINE Vec swap_neighbours(Vec a) {
+  return each_lane<Vec>([&](int i) { return a.v[i ^ 1]; });
+}
+/// Lane j of row i becomes lane i of row j. Moves bits, whatever they mean.
+FL_INLINE void transpose(Vec (&rows)[kLanes]) {
+  for (int i = 0; i < kLanes; ++i) {
+    for (int j = 0; j < i; ++j) {
+      const float x = rows[i].v[j];
+      rows[i].v[j] = rows[j].v[i];
+      rows[j].v[i] = x;
+    }
+  }
+}
 
 // ---- reductions: halves are folded, 16 -> 8 -> 4 -> 2 -> 1; lane i meets lane i + half --------------
 FL_INLINE float reduce_add(Vec a) {
@@ -276,9 +290,28 @@ FL_INLINE Pairs broadcast_pair(const std::uint16_t* p) {
   const std::uint32_t pair = std::uint32_t{p[0]} | (std::uint32_t{p[1]} << 16);
   return each_lane<Pairs>([&](int) { return pair; });
 }
+FL_INLINE void store_pairs(std::uint16_t* p, Pairs a) { __builtin_memcpy(p, a.v, sizeof(a.v)); }
+/// Pairs (a_i, b_i) of single elements. Within each group of 8, `low` gets the first 4 and `high` the last 4.
+FL_INLINE void interleave(Pairs a, Pairs b, Pairs& low, Pairs& high) {
+  const auto element = [](const Pairs& p, int i) {
+    return i % 2 == 0 ? p.v[i / 2] & 0xffffU : p.v[i / 2] >> 16;
+  };
+  const auto half = [&](int skipped) {
+    return each_lane<Pairs>([&](int i) {
+      const int e = i / 4 * 8 + skipped + i % 4;
+      return element(a, e) | (element(b, e) << 16);
+    });
+  };
+  low = half(0);
+  high = half(4);
+}
 FL_INLINE Vec dot_pairs(Vec acc, Pairs a, Pairs b) {
   return each_lane<Vec>([&](int i) { return dot_pair(acc.v[i], a.v[i], b.v[i]); });
 }
+
+/// What the CPU must be told around dot_pairs, or around fma in its place: nothing, MXCSR has no say in it.
+FL_INLINE unsigned enter_bf16_mode() { return 0; }
+FL_INLINE void leave_bf16_mode(unsigned) {}
 
 }  // namespace firstlight::FL_ISA_NS
 

@@ -83,6 +83,8 @@ float expected(VecOp op, const Lanes& av, const Lanes& bv, const Lanes& cv, std:
       const auto arithmetic = static_cast<std::uint32_t>(static_cast<std::int32_t>(u) >> 3);
       return float_of(arithmetic + ((u >> 5) ^ (u << 7)) - ((bits_of(b) & bits_of(c)) | 1U));
     }
+    case VecOp::kSwapNeighbours:
+      return av[i ^ 1U];
     case VecOp::kLookup:
       return bv[bits_of(a) & 15U];
     default:
@@ -154,6 +156,38 @@ TEST(Simd, ReductionsAreTheFoldingTree) {
     for (const Isa isa : tested_isas()) {
       ASSERT_TRUE(same(probe(isa).reduce_add(a.data()), sum[0])) << isa_name(isa);
       ASSERT_TRUE(same(probe(isa).reduce_max(a.data()), largest[0])) << isa_name(isa);
+    }
+  }
+}
+
+TEST(Simd, TransposeMovesEveryLane) {
+  std::array<float, kLanes * kLanes> in;
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = float_of(static_cast<std::uint32_t>(i * 0x01010101U));
+  for (const Isa isa : tested_isas()) {
+    std::array<float, kLanes * kLanes> out;
+    probe(isa).transpose(in.data(), out.data());
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      for (std::size_t j = 0; j < kLanes; ++j) {
+        ASSERT_EQ(bits_of(out[j * kLanes + i]), bits_of(in[i * kLanes + j])) << isa_name(isa);
+      }
+    }
+  }
+}
+
+TEST(Simd, InterleaveWorksInGroupsOfEight) {
+  std::array<std::uint16_t, 2 * kLanes> a;
+  std::array<std::uint16_t, 2 * kLanes> b;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<std::uint16_t>(i);
+    b[i] = static_cast<std::uint16_t>(0xff00U + i);
+  }
+  for (const Isa isa : tested_isas()) {
+    std::array<std::uint16_t, 4 * kLanes> out;
+    probe(isa).interleave(a.data(), b.data(), out.data());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const std::size_t pair = (i % 8 < 4 ? 0 : kLanes) + i / 8 * 4 + i % 4;
+      ASSERT_EQ(out[2 * pair], a[i]) << isa_name(isa) << " " << i;
+      ASSERT_EQ(out[2 * pair + 1], b[i]) << isa_name(isa) << " " << i;
     }
   }
 }

@@ -24,7 +24,8 @@ enum class VecOp : std::uint8_t {
   kSelectEqual,
   kRoundToInt,  // as float, through int32
   kShift,       // (a >> 3 signed) + ((a >> 5) ^ (a << 7)) - (b & c) | 1, on the bits
-  kLookup,      // from the 16 values of b by the low bits of a
+  kSwapNeighbours,
+  kLookup,  // from the 16 values of b by the low bits of a
   kExp,
   kSigmoid,
   kSilu,
@@ -47,6 +48,9 @@ struct VecProbe {
   /// 16 lanes of acc + pairs; broadcast: b's first pair for every lane.
   void (*dot_pairs)(const float* acc, const std::uint16_t* a, const std::uint16_t* b, bool broadcast,
                     float* out);
+  void (*transpose)(const float* in, float* out);  // [16, 16]
+  /// [32] each -> out [2, 16 pairs]: low, high
+  void (*interleave)(const std::uint16_t* a, const std::uint16_t* b, std::uint16_t* out);
 };
 
 namespace generic {

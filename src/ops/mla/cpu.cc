@@ -1,230 +1,218 @@
-// mla on CPU. A step runs in blocks of rows; a block in three phases with a barrier after each:
-//   1. write the rows' [c | k_pe] to the cache; u_h = W_UK[h]^T q_h; append the query's k_pe channels
-//   2. attention over the cache, m_h into the place of u_h
+// mla on CPU: writes the step's rows to the cache, then computes rows of prompts in the expanded form where
+// that is asked for (expanded.h), all others in the absorbed one. Absorbed rows run in blocks of three phases
+// with a barrier after each:
+//   1. u_h = W_UK[h]^T q_h, followed by the query's k_pe channels
+//   2. attention over the cache (absorbed.h), m_h into the place of u_h
 //   3. o_h = W_UV[h] m_h
-// The tree of a row and head is fixed by its list of positions alone: tiles of 64 entries, merged in order
-// into partitions of 16 tiles, merged in order into the result.
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <optional>
+#include <utility>
 
 #include "device/cpu/gemm.h"
-#include "ops/mla/kernels.h"
+#include "ops/mla/absorbed.h"
+#include "ops/mla/expanded.h"
 #include "ops/mla/op.h"
+#include "ops/mla/setup.h"
 #include "ops/scratch.h"
 
 namespace firstlight {
+
+MlaSetup::MlaSetup(const KernelContext& context)
+    : kernels(FL_PICK(context.isa, kMlaKernels)),
+      operands(context.f32 ? kernels.f32 : kernels.bf16),
+      gemm(firstlight::kernels(context.isa)),
+      arithmetic(context.f32 ? Arithmetic::kF32 : Arithmetic::kBF16),
+      heads(context.node.integer("heads")),
+      nope(context.node.integer("nope_dim")),
+      rope(context.node.integer("rope_dim")),
+      v(context.node.integer("v_dim")),
+      latent(context.node.input("c").width()),
+      padded(round_up(latent + rope, 16)),
+      scale(static_cast<float>(context.node.real("scale"))),
+      place(context.caches[0]),
+      threads(context.threads),
+      step_rows(context.limits.tokens) {}
+
 namespace {
 
-constexpr std::int64_t kTileRows = kPageTokens;
-// 1024 positions: long enough that a partition's merge is noise, short enough to share a long context
-// among threads. Part of the arithmetic: changing it changes bits.
-constexpr std::int64_t kPartitionTiles = 16;
-// Four tiles of the GEMM; bounds the scratch whatever the step's size.
-constexpr std::int64_t kBlockRows = 48;
-// Queries (row, head) that meet a tile while it is in the second-level cache: with 512 columns their
-// values take 128 KiB, the widened tile takes 144 KiB.
-constexpr std::int64_t kItemQueries = 32;
-constexpr std::int64_t kItemHeads = 16;
-constexpr std::int64_t kItemRows = 4;
+/// Rows of a block: enough for the two products to run near their peak, few enough that the absorbed queries
+/// of many heads stay within some megabytes.
+std::int64_t block_rows(const MlaSetup& setup) {
+  constexpr std::int64_t kQueries = 3072;
+  return std::min(setup.step_rows, std::clamp<std::int64_t>(kQueries / setup.heads, 48, 192));
+}
 
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+/// A head of kv_b [heads, nope + v, latent] at a time.
+class HeadReader {
+ public:
+  HeadReader(const WeightSource& kv_b, const MlaSetup& setup) : kv_b_(kv_b), setup_(setup) {}
 
-/// Where a row of the block stands.
-struct RowPlace {
-  const std::int64_t* pages;
-  std::int64_t position;
-  std::int64_t length;         // entries it attends
-  const std::int32_t* chosen;  // [length] or null: 0 .. length - 1
-};
-/// Rows of the block that walk the cache together: neighbours in one sequence, or one row.
-struct RowGroup {
-  std::int64_t first, rows;
+  /// Rows of W_UK of a head [nope, latent]; zeros after a failure, which `status` keeps.
+  const float* up_k(std::int64_t head) {
+    if (head != head_) {
+      rows_.assign(static_cast<std::size_t>(setup_.nope * setup_.latent), 0.0F);
+      read(head * (setup_.nope + setup_.v), setup_.nope, rows_.data());
+      head_ = head;
+    }
+    return rows_.data();
+  }
+  void read(std::int64_t row, std::int64_t count, float* out) {
+    Status read = kv_b_.read_rows(row, count, out);
+    if (read.ok()) return;
+    std::fill_n(out, count * setup_.latent, 0.0F);
+    if (status_.ok()) status_ = std::move(read);
+  }
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  const WeightSource& kv_b_;
+  const MlaSetup& setup_;
+  std::vector<float> rows_;
+  std::int64_t head_ = -1;
+  Status status_;
 };
 
 class MlaCpu final : public Kernel {
  public:
   explicit MlaCpu(const KernelContext& context)
-      : kernels_(FL_PICK(context.isa, kMlaKernels)),
-        gemm_(kernels(context.isa)),
-        arithmetic_(context.f32 ? Arithmetic::kF32 : Arithmetic::kBF16),
-        heads_(context.node.integer("heads")),
-        nope_(context.node.integer("nope_dim")),
-        rope_(context.node.integer("rope_dim")),
-        v_(context.node.integer("v_dim")),
-        latent_(context.node.input("c").width()),
-        padded_(round_up(latent_ + rope_, 16)),
-        columns_(round_up(latent_, 16)),
+      : setup_(context),
         chosen_width_(context.node.has("chosen") ? context.node.input("chosen").width() : 0),
-        scale_(static_cast<float>(context.node.real("scale"))),
-        place_(context.caches[0]),
-        threads_(context.threads),
-        block_rows_(std::min(kBlockRows, context.limits.tokens)) {}
-
-  Status pack_weights(const WeightSource& kv_b) {
-    FL_ASSIGN(const std::vector<float> w, read_all(kv_b));  // [heads, nope + v, latent]
-    const Packing dtype = packed_as(kv_b.exact_in_bf16() ? DType::kBF16 : DType::kF32, arithmetic_);
-    std::vector<RowSource> up_k;  // a head: [latent, nope], the transpose of W_UK
-    std::vector<RowSource> up_v;  // a head: [v, latent]
-    for (std::int64_t h = 0; h < heads_; ++h) {
-      const float* head = w.data() + h * (nope_ + v_) * latent_;
-      up_k.push_back({latent_, [this, head](std::int64_t row, float* out) {
-                        for (std::int64_t i = 0; i < nope_; ++i) out[i] = head[i * latent_ + row];
-                      }});
-      up_v.push_back({v_, [this, head](std::int64_t row, float* out) {
-                        std::copy_n(head + (nope_ + row) * latent_, latent_, out);
-                      }});
-    }
-    FL_ASSIGN(up_k_, pack(up_k, nope_, dtype));
-    FL_ASSIGN(up_v_, pack(up_v, latent_, dtype));
-    return {};
+        block_rows_(block_rows(setup_)),
+        absorbed_(setup_, block_rows_) {
+    // A choice of few positions would not pay for the expansion of all.
+    if (context.settings.expanded_prefill && chosen_width_ == 0) expanded_.emplace(setup_);
   }
 
-  [[nodiscard]] std::int64_t weight_bytes() const override { return up_k_.bytes() + up_v_.bytes(); }
-  [[nodiscard]] std::int64_t scratch_bytes() const override { return Scratch(*this, nullptr).bytes; }
+  Status pack_weights(const WeightSource& kv_b) {
+    const MlaSetup& s = setup_;
+    HeadReader reader(kv_b, s);
+    const Packing packing = packed_as(kv_b.exact_in_bf16() ? DType::kBF16 : DType::kF32, s.arithmetic);
+    const auto rows_of = [&](std::int64_t skipped, std::int64_t count) {
+      std::vector<RowSource> heads;
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const std::int64_t first = h * (s.nope + s.v) + skipped;
+        heads.push_back(
+            {count, [&reader, first](std::int64_t row, float* out) { reader.read(first + row, 1, out); }});
+      }
+      return heads;
+    };
+    std::vector<RowSource> transposed;
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      transposed.push_back({s.latent, [&reader, &s, h](std::int64_t row, float* out) {
+                              const float* head = reader.up_k(h);
+                              for (std::int64_t i = 0; i < s.nope; ++i) out[i] = head[i * s.latent + row];
+                            }});
+    }
+    FL_ASSIGN(absorb_k_, pack(transposed, s.nope, packing));
+    FL_ASSIGN(up_v_, pack(rows_of(s.nope, s.v), s.latent, packing));
+    if (expanded_) {
+      FL_ASSIGN(up_k_, pack(rows_of(0, s.nope), s.latent, packing));
+    }
+    kv_b.release();
+    return reader.status();
+  }
+
+  [[nodiscard]] std::int64_t weight_bytes() const override {
+    return absorb_k_.bytes() + up_v_.bytes() + (expanded_ ? up_k_.bytes() : 0);
+  }
+  [[nodiscard]] std::int64_t scratch_bytes() const override {
+    const std::int64_t absorbed = Scratch(*this, nullptr).bytes;
+    return expanded_ ? std::max(absorbed, expanded_->scratch_bytes() * setup_.threads) : absorbed;
+  }
 
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
-    check(pool.threads() <= threads_, "mla runs on more threads than its scratch was made for");
-    const Scratch scratch(*this, io.scratch);
-    std::int64_t sequence = 0;
-    for (std::int64_t first = 0; first < step.rows(); first += block_rows_) {
-      const std::int64_t rows = std::min(block_rows_, step.rows() - first);
-      sequence = place_rows(step, io, first, rows, sequence, scratch.places);
-      const bool few = rows * heads_ < 4 * kItemQueries * pool.threads();
-      const std::int64_t groups = group_rows(scratch.places, rows, few, scratch.groups);
-      const std::int64_t projection = rows * heads_ * (nope_ + v_) * latent_;
-      pool.run(projection, [&](int thread) {
-        write_rows(step, io, scratch, first, static_range(rows, thread, pool.threads()));
-        absorb(io, scratch, first, rows, thread, pool.threads());
-      });
-      const std::int64_t heads = item_heads(groups, groups < rows, pool.threads());
-      const std::int64_t head_groups = (heads_ + heads - 1) / heads;
-      std::int64_t seen = 0;
-      for (std::int64_t r = 0; r < rows; ++r) seen += scratch.places[r].length;
-      pool.run(seen * heads_ * 2 * latent_, [&](int thread) {
-        // Dealt in turn: later rows of a prompt see more and cost more.
-        for (std::int64_t i = thread; i < groups * head_groups; i += pool.threads()) {
-          const std::int64_t head = i % head_groups * heads;
-          attend(step, scratch, scratch.groups[i / head_groups], head, std::min(heads, heads_ - head),
-                 thread);
-        }
-      });
-      pool.run(projection, [&](int thread) { project(io, scratch, first, rows, thread, pool.threads()); });
+    check(pool.threads() <= setup_.threads, "mla runs on more threads than its scratch was made for");
+    pool.run(step.rows() * setup_.padded, [&](int thread) { write_rows(step, io, thread, pool.threads()); });
+    std::size_t begin = 0;
+    while (begin < step.sequences.size()) {
+      const SequenceRows& first = step.sequences[begin];
+      std::size_t end = begin + 1;
+      if (expanded_ && !first.generated) {
+        const std::int64_t width = setup_.heads * (setup_.nope + setup_.rope);
+        expanded_->run(step, first, up_k_, up_v_, io.in(0) + first.first_row * width,
+                       io.out() + first.first_row * setup_.heads * setup_.v, io.scratch, pool);
+      } else {
+        while (end < step.sequences.size() && (!expanded_ || step.sequences[end].generated)) ++end;
+        run_absorbed(step, step.sequences.subspan(begin, end - begin), io, pool);
+      }
+      begin = end;
     }
   }
 
  private:
   struct Scratch {
     Scratch(const MlaCpu& op, std::uint8_t* base) {
+      const MlaSetup& s = op.setup_;
       ScratchCarver carve(base);
-      places = carve.take<RowPlace>(op.block_rows_);
-      groups = carve.take<RowGroup>(op.block_rows_);
-      u = carve.take<float>(op.block_rows_ * op.heads_ * op.padded_);
+      rows = carve.take<MlaRow>(op.block_rows_);
+      u = carve.take<float>(op.block_rows_ * s.heads * s.padded);
       gemm_bytes = round_up(
-          static_cast<std::int64_t>(gemm_scratch_bytes(op.block_rows_, std::max(op.nope_, op.latent_))), 64);
-      gemm = carve.take<std::uint8_t>(gemm_bytes * op.threads_);
-      tile_floats = kTileRows * op.padded_;
-      tile = carve.take<float>(op.arithmetic_ == Arithmetic::kBF16 ? tile_floats * op.threads_ : 0);
-      partial_floats = 2 * kItemQueries * (op.columns_ + 2);
-      partials = carve.take<float>(partial_floats * op.threads_);
+          static_cast<std::int64_t>(gemm_scratch_bytes(op.block_rows_, std::max(s.nope, s.latent))), 64);
+      gemm = carve.take<std::uint8_t>(gemm_bytes * s.threads);
+      attention = carve.take<std::uint8_t>(op.absorbed_.scratch_bytes());
       bytes = carve.used();
     }
-    RowPlace* places;    // [block_rows]
-    RowGroup* groups;    // [block_rows]
-    float* u;            // [block_rows, heads, padded]
-    std::uint8_t* gemm;  // a thread: prepared X
-    float* tile;         // a thread: [64, padded], bf16 caches only
-    float* partials;     // a thread: partition and total of kItemQueries queries
-    std::int64_t gemm_bytes, tile_floats, partial_floats, bytes;
+    MlaRow* rows;             // [block_rows]
+    float* u;                 // [block_rows, heads, padded]
+    std::uint8_t* gemm;       // a thread: prepared X
+    std::uint8_t* attention;  // of absorbed_
+    std::int64_t gemm_bytes, bytes;
   };
 
-  [[nodiscard]] std::uint8_t* row_of(const Step& step, const std::int64_t* pages,
-                                     std::int64_t position) const {
-    const auto bytes = static_cast<std::int64_t>(dtype_size(place_.dtype));
-    return step.page(pages[position / kPageTokens]) + place_.offset +
-           position % kPageTokens * padded_ * bytes;
-  }
-
-  /// Fills places[0, rows) for the rows from `first`; returns the sequence to go on with.
-  std::int64_t place_rows(const Step& step, const NodeIo& io, std::int64_t first, std::int64_t rows,
-                          std::int64_t sequence, RowPlace* places) const {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const auto at = [&](std::int64_t i) -> const SequenceRows& {
-        return step.sequences[static_cast<std::size_t>(i)];
-      };
-      while (first + r >= at(sequence).first_row + at(sequence).rows) ++sequence;
-      const SequenceRows& s = at(sequence);
-      const std::int64_t position = s.position + first + r - s.first_row;
-      places[r] = {s.pages, position, position + 1, nullptr};
-      if (chosen_width_ > 0) {
-        places[r].chosen = io.in_i32(rope_ > 0 ? 3 : 2) + (first + r) * chosen_width_;
-        // The list ends at its padding; nothing that is not a visible position is ever followed.
-        std::int64_t n = 0;
-        while (n < chosen_width_ && places[r].chosen[n] >= 0 && places[r].chosen[n] <= position) ++n;
-        places[r].length = n;
+  /// The thread's share of the step's [c | k_pe], to the cache.
+  void write_rows(const Step& step, const NodeIo& io, int thread, int threads) const {
+    const MlaSetup& s = setup_;
+    const Range share = static_range(step.rows(), thread, threads);
+    for (const SequenceRows& sequence : step.sequences) {
+      const std::int64_t begin = std::max(share.begin, sequence.first_row);
+      const std::int64_t end = std::min(share.end, sequence.first_row + sequence.rows);
+      for (std::int64_t r = begin; r < end; ++r) {
+        const float* c = io.in(1) + r * s.latent;
+        const float* k_pe = s.rope > 0 ? io.in(2) + r * s.rope : nullptr;
+        std::byte* row = s.cached_row(step, sequence.pages, sequence.position + r - sequence.first_row);
+        const std::int64_t padding = s.padded - s.latent - s.rope;
+        if (s.place.dtype == DType::kF32) {
+          auto* to = reinterpret_cast<float*>(row);
+          std::copy_n(c, s.latent, to);
+          std::copy_n(k_pe, s.rope, to + s.latent);
+          std::fill_n(to + s.latent + s.rope, padding, 0.0F);
+        } else {
+          auto* to = reinterpret_cast<std::uint16_t*>(row);
+          s.kernels.store_bf16_row(c, s.latent, to);
+          s.kernels.store_bf16_row(k_pe, s.rope, to + s.latent);
+          std::fill_n(to + s.latent + s.rope, padding, std::uint16_t{0});
+        }
       }
     }
-    return sequence;
   }
 
-  /// Dense neighbours share a walk over the cache unless there are too `few` rows to keep threads busy.
-  std::int64_t group_rows(const RowPlace* places, std::int64_t rows, bool few, RowGroup* groups) const {
-    std::int64_t count = 0;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const bool joins = !few && chosen_width_ == 0 && count > 0 && groups[count - 1].rows < kItemRows &&
-                         places[r].pages == places[r - 1].pages &&
-                         places[r].position == places[r - 1].position + 1;
-      if (joins) {
-        ++groups[count - 1].rows;
-      } else {
-        groups[count++] = {r, 1};
+  /// Neighbours in the step, in blocks of rows.
+  void run_absorbed(const Step& step, std::span<const SequenceRows> sequences, const NodeIo& io,
+                    ThreadPool& pool) const {
+    const Scratch scratch(*this, io.scratch);
+    const std::int64_t end = sequences.back().first_row + sequences.back().rows;
+    std::size_t sequence = 0;
+    for (std::int64_t first = sequences.front().first_row; first < end; first += block_rows_) {
+      const std::int64_t rows = std::min(block_rows_, end - first);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        while (first + r >= sequences[sequence].first_row + sequences[sequence].rows) ++sequence;
+        scratch.rows[r] = place(sequences[sequence], io, first + r);
       }
+      const std::int64_t work = rows * setup_.heads * (setup_.nope + setup_.v) * setup_.latent;
+      pool.run(work, [&](int thread) { absorb(io, scratch, first, rows, thread, pool.threads()); });
+      absorbed_.run(step, scratch.rows, rows, scratch.u, scratch.attention, pool);
+      pool.run(work, [&](int thread) { project(io, scratch, first, rows, thread, pool.threads()); });
     }
-    return count;
   }
 
-  /// Heads of an item, a multiple of the kernels' block: the largest among those that leave the busiest
-  /// thread the least work.
-  [[nodiscard]] std::int64_t item_heads(std::int64_t groups, bool shared, int threads) const {
-    std::int64_t best = 0;
-    std::int64_t best_work = INT64_MAX;
-    for (std::int64_t heads = shared ? kItemQueries / kItemRows : kItemHeads; heads >= 4; heads -= 4) {
-      const std::int64_t items = groups * ((heads_ + heads - 1) / heads);
-      const std::int64_t work = (items + threads - 1) / threads * heads;
-      if (work < best_work) {
-        best = heads;
-        best_work = work;
-      }
-    }
-    return best;
-  }
-
-  void write_rows(const Step& step, const NodeIo& io, const Scratch& scratch, std::int64_t first,
-                  Range rows) const {
-    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      const RowPlace& place = scratch.places[r];
-      const float* c = io.in(1) + (first + r) * latent_;
-      const float* k_pe = rope_ > 0 ? io.in(2) + (first + r) * rope_ : nullptr;
-      std::uint8_t* row = row_of(step, place.pages, place.position);
-      const std::int64_t padding = padded_ - latent_ - rope_;
-      if (place_.dtype == DType::kF32) {
-        auto* to = reinterpret_cast<float*>(row);
-        std::copy_n(c, latent_, to);
-        std::copy_n(k_pe, rope_, to + latent_);
-        std::fill_n(to + latent_ + rope_, padding, 0.0F);
-      } else {
-        auto* to = reinterpret_cast<std::uint16_t*>(row);
-        kernels_.round_row(c, latent_, to);
-        kernels_.round_row(k_pe, rope_, to + latent_);
-        std::fill_n(to + latent_ + rope_, padding, std::uint16_t{0});
-      }
-      for (std::int64_t h = 0; h < heads_; ++h) {
-        const float* q_pe = io.in(0) + ((first + r) * heads_ + h) * (nope_ + rope_) + nope_;
-        float* to = scratch.u + (r * heads_ + h) * padded_ + latent_;
-        std::copy_n(q_pe, rope_, to);
-        std::fill_n(to + rope_, padding, 0.0F);
-      }
-    }
+  [[nodiscard]] MlaRow place(const SequenceRows& sequence, const NodeIo& io, std::int64_t row) const {
+    const std::int64_t position = sequence.position + row - sequence.first_row;
+    if (chosen_width_ == 0) return {sequence.pages, position, position + 1, nullptr};
+    const std::int32_t* chosen = io.in_i32(setup_.rope > 0 ? 3 : 2) + row * chosen_width_;
+    // The list ends at its padding; nothing that is not a visible position is ever followed.
+    std::int64_t n = 0;
+    while (n < chosen_width_ && chosen[n] >= 0 && chosen[n] <= position) ++n;
+    return {sequence.pages, position, n, chosen};
   }
 
   /// The thread's share of a product with a part a head: head h reads x + h x_head and writes y + h y_head.
@@ -234,8 +222,8 @@ class MlaCpu final : public Kernel {
     const float* x = args.x;
     float* y = args.y;
     args.w = &w;
-    args.arithmetic = arithmetic_;
-    for (std::int64_t h = 0; h < heads_; ++h) {
+    args.arithmetic = setup_.arithmetic;
+    for (std::int64_t h = 0; h < setup_.heads; ++h) {
       const PackedPart& part = w.parts()[static_cast<std::size_t>(h)];
       const std::int64_t begin = std::max(part.panels.begin, share.begin);
       const std::int64_t end = std::min(part.panels.end, share.end);
@@ -243,118 +231,54 @@ class MlaCpu final : public Kernel {
       args.x = x + h * x_head;
       args.y = y + h * y_head;
       args.first_column = part.columns.begin;
-      prepare_x(gemm_, args, 0, gemm_tiles(args.m));
-      gemm_panels(gemm_, args, begin, end);
+      prepare_x(setup_.gemm, args, 0, gemm_tiles(args.m));
+      gemm_panels(setup_.gemm, args, begin, end);
     }
   }
 
-  /// u_h = W_UK[h]^T q_nope
+  /// u_h = W_UK[h]^T q_nope, then q_pe and zeros.
   void absorb(const NodeIo& io, const Scratch& scratch, std::int64_t first, std::int64_t rows, int thread,
               int threads) const {
-    const std::int64_t width = nope_ + rope_;
+    const MlaSetup& s = setup_;
+    const std::int64_t width = s.nope + s.rope;
     GemmArgs args;
-    args.x = io.in(0) + first * heads_ * width;
-    args.ldx = heads_ * width;
+    args.x = io.in(0) + first * s.heads * width;
+    args.ldx = s.heads * width;
     args.m = rows;
     args.y = scratch.u;
-    args.ldy = heads_ * padded_;
+    args.ldy = s.heads * s.padded;
     args.scratch = scratch.gemm + thread * scratch.gemm_bytes;
-    multiply(up_k_, args, width, padded_, thread, threads);
+    multiply(absorb_k_, args, width, s.padded, thread, threads);
+    const Range share = static_range(rows * s.heads, thread, threads);
+    for (std::int64_t i = share.begin; i < share.end; ++i) {
+      float* rotated = scratch.u + i * s.padded + s.latent;
+      std::copy_n(args.x + i * width + s.nope, s.rope, rotated);
+      std::fill_n(rotated + s.rope, s.padded - s.latent - s.rope, 0.0F);
+    }
   }
 
   /// o_h = W_UV[h] m_h
   void project(const NodeIo& io, const Scratch& scratch, std::int64_t first, std::int64_t rows, int thread,
                int threads) const {
+    const MlaSetup& s = setup_;
     GemmArgs args;
     args.x = scratch.u;
-    args.ldx = heads_ * padded_;
+    args.ldx = s.heads * s.padded;
     args.m = rows;
-    args.y = io.out() + first * heads_ * v_;
-    args.ldy = heads_ * v_;
+    args.y = io.out() + first * s.heads * s.v;
+    args.ldy = s.heads * s.v;
     args.scratch = scratch.gemm + thread * scratch.gemm_bytes;
-    multiply(up_v_, args, padded_, v_, thread, threads);
+    multiply(up_v_, args, s.padded, s.v, thread, threads);
   }
 
-  /// Entries [64 tile, 64 tile + count) of a row's list as f32 rows; the last ones repeat up to a multiple
-  /// of 4.
-  void gather(const Step& step, const RowPlace& place, std::int64_t tile, std::int64_t count, float* widened,
-              std::array<const float*, kTileRows>& rows) const {
-    std::array<const std::uint8_t*, kTileRows> stored;
-    for (std::int64_t e = 0; e < count; ++e) {
-      const std::int64_t entry = tile * kTileRows + e;
-      stored[static_cast<std::size_t>(e)] =
-          row_of(step, place.pages, place.chosen != nullptr ? place.chosen[entry] : entry);
-    }
-    if (place_.dtype == DType::kBF16) {
-      std::array<const std::uint16_t*, kTileRows> narrow;
-      for (std::size_t e = 0; e < static_cast<std::size_t>(count); ++e) {
-        narrow[e] = reinterpret_cast<const std::uint16_t*>(stored[e]);
-        rows[e] = widened + static_cast<std::int64_t>(e) * padded_;
-      }
-      kernels_.widen_rows(narrow.data(), count, padded_, widened);
-    } else {
-      for (std::size_t e = 0; e < static_cast<std::size_t>(count); ++e) {
-        rows[e] = reinterpret_cast<const float*>(stored[e]);
-      }
-    }
-    for (std::int64_t e = count; e < round_up(count, 4); ++e) rows[static_cast<std::size_t>(e)] = rows[0];
-  }
-
-  /// Heads [head, head + heads) of a group's rows over all their tiles.
-  void attend(const Step& step, const Scratch& scratch, RowGroup group, std::int64_t head, std::int64_t heads,
-              int thread) const {
-    float* memory = scratch.partials + thread * scratch.partial_floats;
-    const auto partial = [&](std::int64_t which, std::int64_t row) {
-      float* base = memory + which * kItemQueries * (columns_ + 2) + row * heads * (columns_ + 2);
-      return MlaPartial{base + heads * columns_, base + heads * (columns_ + 1), base};
-    };
-    const RowPlace* places = scratch.places + group.first;
-    const RowPlace& longest = places[group.rows - 1];
-    float* widened = scratch.tile + thread * scratch.tile_floats;
-    std::array<const float*, kTileRows> rows;
-    for (std::int64_t tile = 0; tile * kTileRows < longest.length; ++tile) {
-      gather(step, longest, tile, std::min(kTileRows, longest.length - tile * kTileRows), widened, rows);
-      for (std::int64_t r = 0; r < group.rows; ++r) {
-        const std::int64_t left = places[r].length - tile * kTileRows;
-        if (left <= 0) continue;
-        const std::int64_t in_partition = tile % kPartitionTiles;
-        kernels_.attend_tile({.rows = rows.data(),
-                              .count = std::min(kTileRows, left),
-                              .query = scratch.u + ((group.first + r) * heads_ + head) * padded_,
-                              .heads = heads,
-                              .padded = padded_,
-                              .columns = columns_,
-                              .scale = scale_,
-                              .first = in_partition == 0,
-                              .running = partial(0, r)});
-        if (in_partition == kPartitionTiles - 1 || left <= kTileRows) {
-          kernels_.merge(partial(0, r), partial(1, r), heads, columns_, tile < kPartitionTiles);
-        }
-      }
-    }
-    for (std::int64_t r = 0; r < group.rows; ++r) {
-      float* out = scratch.u + ((group.first + r) * heads_ + head) * padded_;
-      if (places[r].length == 0) {
-        std::fill_n(out, heads * padded_, 0.0F);
-      } else {
-        kernels_.finish(partial(1, r), heads, columns_, out, padded_);
-      }
-    }
-  }
-
-  const MlaKernels& kernels_;
-  const CpuKernels& gemm_;
-  Arithmetic arithmetic_;
-  std::int64_t heads_, nope_, rope_, v_, latent_;
-  std::int64_t padded_;   // elements of a cached row
-  std::int64_t columns_;  // elements of a row that the values are computed for
+  MlaSetup setup_;
   std::int64_t chosen_width_;
-  float scale_;
-  CachePlace place_;
-  int threads_;
   std::int64_t block_rows_;
-  PackedMatrix up_k_;  // heads parts [latent, nope]
-  PackedMatrix up_v_;  // heads parts [v, latent]
+  MlaAbsorbed absorbed_;
+  std::optional<MlaExpanded> expanded_;
+  PackedMatrix absorb_k_;  // heads parts [latent, nope], the transpose of W_UK
+  PackedMatrix up_k_;      // heads parts [nope, latent]; expanded form only
+  PackedMatrix up_v_;      // heads parts [v, latent]
 };
 
 }  // namespace

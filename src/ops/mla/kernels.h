@@ -1,44 +1,80 @@
 // The inner loops of mla, compiled once per instruction set.
+//
+// Cached or expanded rows become operands, which is what the loops multiply:
+//   f32 mode                     f32 rows
+//   bf16 mode                    bf16 rows, multiplied by dot_pairs
+//   bf16 mode where that is slow f32 rows whose neighbours 2i and 2i + 1 have changed places (AVX2)
+// Queries lie as panels: per 16 of them, per step (one f32, or two bf16), one cell of 4 bytes a query.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/dispatch.h"
 
 namespace firstlight {
 
-/// Softmax over some cached rows, before division: values = sum_s exp(score_s - max) c_s.
+/// Rows of a tile; slots of its tables of pointers, whose end repeats the last row.
+inline constexpr std::int64_t kMlaTileRows = 64;
+inline constexpr std::int64_t kMlaTileSlots = 72;
+/// Queries that meet a tile together: four vectors.
+inline constexpr std::int64_t kMlaMaxQueries = 64;
+/// The values of a query are padded to whole blocks of so many columns.
+inline constexpr std::int64_t kMlaColumnBlock = 64;
+
+/// Softmax of some queries over some rows, before division: values = sum_s p_s c_s, p_s = exp(score_s - max).
 struct MlaPartial {
-  float* max;     // [heads]
-  float* sum;     // [heads]
-  float* values;  // [heads, columns]
+  float* max;     // [queries rounded up to 16]
+  float* sum;     // [queries rounded up to 16]
+  float* values;  // [queries, value_stride], columns in an order that only `finish` knows
 };
 
-/// Some heads of one query against one tile of at most 64 cached rows.
+/// Some queries against a tile of at most 64 rows.
 struct MlaTile {
-  const float* const* rows;  // [count rounded up to 4] cached rows [padded], all readable
-  std::int64_t count;        // rows that take part
-  const float* query;        // [heads, padded]: absorbed query, then its k_pe channels, then zeros
-  std::int64_t heads;
-  std::int64_t padded;   // a multiple of 16
-  std::int64_t columns;  // leading elements of a row that are values; a multiple of 16
+  const std::byte* const* keys;    // [kMlaTileSlots] operands of key_width elements
+  const std::byte* const* values;  // [kMlaTileSlots] operands; may be `keys`
+  std::int64_t count;              // rows that some query sees
+  std::int64_t key_width;          // elements, a multiple of 16
+  std::int64_t value_width;        // elements that may be read, a multiple of 16
+  std::int64_t columns;            // leading elements that are values
+  const std::byte* queries;        // panels
+  std::int64_t lanes;              // queries, up to kMlaMaxQueries
+  const float* visible;            // [lanes rounded up to 16] rows that a query sees: the first so many
   float scale;
-  bool first;          // `running` holds nothing yet
-  MlaPartial running;  // the tile is merged into this
+  bool first;  // `running` holds nothing yet
+  MlaPartial running;
+  std::int64_t value_stride;     // floats from one query's values to the next
+  const std::byte* const* next;  // [kMlaTileSlots] what is read after this tile, to be fetched meanwhile
+  std::int64_t next_bytes;       // of one of those rows
+};
+
+/// What depends on the form of operands.
+struct MlaOperands {
+  std::int64_t element_bytes;  // of an operand's element: 2 or 4
+  bool stored;                 // cached rows are operands as they lie
+  /// Cached rows [count] of `width` (a multiple of 16) to operands, one behind the other. Unless `stored`.
+  void (*convert)(const std::byte* const* rows, std::int64_t count, std::int64_t width, std::byte* out);
+  /// One f32 row of `count` elements, rounded in bf16 mode, to an operand padded with zeros to `width`.
+  void (*round)(const float* in, std::int64_t count, std::int64_t width, std::byte* out);
+  /// Queries [lanes], f32, `count` elements each, rounded in bf16 mode, to panels padded with zeros to
+  /// `width` elements and 16 queries.
+  void (*pack)(const float* const* queries, std::int64_t lanes, std::int64_t count, std::int64_t width,
+               std::byte* panels);
+  /// Merges a tile into `running`.
+  void (*attend)(const MlaTile& tile);
+  /// out[i] = values[i] / sum[i], `columns` elements each.
+  void (*finish)(const MlaPartial& total, std::int64_t lanes, std::int64_t columns, std::int64_t value_stride,
+                 float* const* out);
 };
 
 struct MlaKernels {
+  MlaOperands f32, bf16;
   /// f32 -> bf16, to nearest even.
-  void (*round_row)(const float* in, std::int64_t count, std::uint16_t* out);
-  /// bf16 rows [padded] -> f32 [count, padded], exact.
-  void (*widen_rows)(const std::uint16_t* const* rows, std::int64_t count, std::int64_t padded, float* out);
-  void (*attend_tile)(const MlaTile& tile);
-  /// Merges `part` into `total`; with `first` copies it.
-  void (*merge)(const MlaPartial& part, const MlaPartial& total, std::int64_t heads, std::int64_t columns,
-                bool first);
-  /// out[h] = values[h] / sum[h]; heads are out_stride apart.
-  void (*finish)(const MlaPartial& total, std::int64_t heads, std::int64_t columns, float* out,
-                 std::int64_t out_stride);
+  void (*store_bf16_row)(const float* in, std::int64_t count, std::uint16_t* out);
+  void (*load_bf16_row)(const std::uint16_t* in, std::int64_t count, float* out);
+  /// Merges `part` into `total` for queries [begin, end); with `first` copies it.
+  void (*merge)(const MlaPartial& part, const MlaPartial& total, std::int64_t begin, std::int64_t end,
+                std::int64_t value_stride, bool first);
 };
 
 FL_DECLARE_TABLES(MlaKernels, kMlaKernels)

@@ -128,7 +128,8 @@ TEST(Mla, AgreesWithTheExpandedReferenceOnEveryInstructionSetWithTheSameBits) {
         if (first.empty()) first = session.output(0);
         EXPECT_EQ(differing_words(session.output(0), first), 0) << isa_name(isa);
       }
-      // f32: chains of at most 200 products. bf16: q, c are exact here; m_h is rounded (2^-9).
+      // f32: chains of at most 200 products. bf16: q, c are exact here; u_h, the weights and m_h are rounded
+      // (2^-9 each).
       EXPECT_LT(relative_error(first, reference), f32 ? 4e-6 : 6e-3);
     }
   }
@@ -230,17 +231,153 @@ TEST(Mla, BitsDoNotDependOnTheStepsOtherSequences) {
 
 TEST(Mla, PartitionsOfALongContextMergeTheSameHoweverItIsCut) {
   Random random(6);
-  const Case c{2, 6, 2, 5, 16, 2100};  // above two partitions of 1024
+  const Case c{2, 6, 2, 5, 16, 1100};  // above four partitions of 256
   const Data d = make_data(c, random);
   const TestOp op = make_op(c, d.kv_b);
-  TestSession whole(op, {.isa = detect(), .max_tokens = 2100, .stale = kNan});
-  whole.feed(whole.add(d.inputs()), {c.tokens});
-  EXPECT_LT(relative_error(whole.output(0), expected(c, d)), 4e-6);
-  for (const Isa isa : available_isas()) {
-    TestSession session(op, {.isa = isa, .threads = 2, .max_tokens = 2100, .stale = kNan});
-    session.feed(session.add(d.inputs()), {1023, 1, 1, 1000, 1, 74});
-    EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << isa_name(isa);
+  for (const bool f32 : {true, false}) {
+    TestSession whole(op, {.isa = detect(), .f32 = f32, .max_tokens = 1100, .stale = kNan});
+    whole.feed(whole.add(d.inputs()), {c.tokens});
+    EXPECT_LT(relative_error(whole.output(0), expected(c, d)), f32 ? 4e-6 : 1.5e-2);
+    for (const Isa isa : available_isas()) {
+      // One row or a few behind a long context: threads share its partitions.
+      TestSession session(op, {.isa = isa, .f32 = f32, .threads = 3, .max_tokens = 1100, .stale = kNan});
+      session.feed(session.add(d.inputs()), {1023, 1, 1, 5, 1, 69});
+      EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << isa_name(isa);
+    }
   }
+}
+
+TEST(Mla, EveryNumberOfHeadsAndRandomWidths) {
+  Random random(11);
+  for (std::int64_t heads = 1; heads <= 20; ++heads) {
+    const bool dense = random.uniform() < 0.7;
+    const Case c{heads,
+                 random.between(1, 40),
+                 random.uniform() < 0.3 ? 0 : random.between(1, 20),
+                 random.between(1, 70),
+                 random.between(1, 140),
+                 random.between(1, 90),
+                 dense ? 0 : random.between(1, 70)};
+    SCOPED_TRACE(::testing::Message()
+                 << heads << " heads of " << c.nope << " + " << c.rope << ", " << c.v << ", latent "
+                 << c.latent << ", " << c.tokens << " tokens, width " << c.width);
+    const Data d = make_data(c, random);
+    const std::vector<double> reference = expected(c, d);
+    for (const bool f32 : {true, false}) {
+      const TestOp op = make_op(c, d.kv_b);
+      TestSession whole(op, {.isa = detect(), .f32 = f32, .stale = kNan});
+      whole.feed(whole.add(d.inputs()), {c.tokens});
+      EXPECT_LT(relative_error(whole.output(0), reference), f32 ? 1e-5 : 2e-2);
+      for (const Isa isa : available_isas()) {
+        const std::int64_t cut = random.between(0, c.tokens - 1);
+        TestSession session(op, {.isa = isa, .f32 = f32, .threads = 3, .stale = kNan});
+        const std::size_t s = session.add(d.inputs());
+        if (cut > 0) session.feed(s, {cut});
+        session.feed(s, {c.tokens - cut});
+        EXPECT_EQ(differing_words(session.output(s), whole.output(0)), 0) << isa_name(isa) << " " << cut;
+      }
+    }
+  }
+}
+
+TEST(Mla, BitsOfTinyAndHugeNumbersAreTheSameEverywhere) {
+  Random random(12);
+  for (const double size : {1e-37, 1e-30, 1e-20, 1e15, 1e30}) {
+    for (const double query : {1e-3, 1.0, 1e3}) {  // flat weights; one weight of 1 and many that vanish
+      const Case c{3, 16, 8, 16, 72, 150};
+      Data d = make_data(c, random);
+      for (float& x : d.c) x = static_cast<float>(x * size);
+      for (float& x : d.q) x = static_cast<float>(x * query / std::min(size, 1e30));
+      for (Words* w : {&d.q, &d.c}) round_all(*w);
+      const TestOp op = make_op(c, d.kv_b);
+      for (const bool f32 : {true, false}) {
+        TestSession whole(op, {.isa = Isa::kGeneric, .f32 = f32, .stale = kNan});
+        whole.feed(whole.add(d.inputs()), {c.tokens});
+        for (const Isa isa : available_isas()) {
+          TestSession session(op, {.isa = isa, .f32 = f32, .threads = 2, .stale = kNan});
+          session.feed(session.add(d.inputs()), {63, 3, 1, 80, 3});
+          EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << isa_name(isa) << " " << size;
+        }
+      }
+    }
+  }
+}
+
+TestSettings expanded_settings(Isa isa, bool f32, int threads) {
+  return {.isa = isa, .f32 = f32, .threads = threads, .stale = kNan, .run = {.expanded_prefill = true}};
+}
+
+TEST(MlaExpanded, AgreesWithTheReferenceOnEveryInstructionSetWithTheSameBits) {
+  Random random(13);
+  for (const Case& c : {Case{1, 8, 0, 8, 16, 5}, Case{2, 7, 5, 9, 33, 67}, Case{3, 12, 0, 20, 40, 300},
+                        Case{5, 3, 1, 2, 17, 65}, Case{7, 5, 3, 66, 15, 63}, Case{4, 32, 16, 24, 96, 520}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << c.heads << " heads, latent " << c.latent << ", " << c.tokens << " tokens");
+    const Data d = make_data(c, random);
+    const std::vector<double> reference = expected(c, d);
+    const TestOp op = make_op(c, d.kv_b);
+    for (const bool f32 : {true, false}) {
+      TestSettings settings = expanded_settings(detect(), f32, 1);
+      settings.max_tokens = 600;
+      TestSession whole(op, settings);
+      whole.feed(whole.add(d.inputs()), {c.tokens});
+      EXPECT_LT(relative_error(whole.output(0), reference), f32 ? 1e-5 : 2e-2);
+      for (const Isa isa : available_isas()) {
+        settings.isa = isa;
+        for (const int threads : {1, 2, 3}) {
+          settings.threads = threads;
+          TestSession session(op, settings);
+          session.feed(session.add(d.inputs()),
+                       threads == 2 ? std::vector<std::int64_t>{2, 1, c.tokens - 3}
+                                    : std::vector<std::int64_t>{c.tokens / 2, c.tokens - c.tokens / 2});
+          EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0)
+              << isa_name(isa) << " " << threads;
+        }
+      }
+    }
+  }
+}
+
+TEST(MlaExpanded, GeneratedRowsAreAbsorbedWhateverSharesTheirStep) {
+  Random random(14);
+  const Case c{3, 12, 4, 8, 40, 100};
+  const Data d = make_data(c, random);
+  const Data other = make_data(c, random);
+  const TestOp op = make_op(c, d.kv_b);
+  for (const bool f32 : {true, false}) {
+    TestSession absorbed(op, {.isa = detect(), .f32 = f32, .stale = kNan});
+    absorbed.feed(absorbed.add(d.inputs()), {c.tokens});
+    TestSession expanded(op, expanded_settings(detect(), f32, 1));
+    expanded.feed(expanded.add(d.inputs()), {c.tokens});
+    TestSession mixed(op, expanded_settings(detect(), f32, 2));
+    const std::size_t a = mixed.add(other.inputs());
+    const std::size_t b = mixed.add(d.inputs());
+    const std::size_t e = mixed.add(other.inputs());
+    mixed.step({{a, 20}, {b, 70}, {e, 3}});
+    mixed.step({{e, 1, true}, {b, 1, true}, {a, 30}});
+    mixed.step({{a, 1, true}, {b, 9, true}, {e, 1, true}});
+    mixed.step({{b, 20}});
+    const std::int64_t width = c.heads * c.v;
+    for (std::int64_t i = 0; i < c.tokens * width; ++i) {
+      const std::int64_t row = i / width;
+      const Words& source = (row < 70 || row >= 80 ? expanded : absorbed).output(0);
+      const auto at = static_cast<std::size_t>(i);
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(mixed.output(b)[at]), std::bit_cast<std::uint32_t>(source[at]))
+          << "row " << row;
+    }
+  }
+}
+
+TEST(MlaExpanded, ChosenRowsStayAbsorbed) {
+  Random random(15);
+  const Case c{2, 8, 4, 8, 32, 90, 20};
+  const Data d = make_data(c, random);
+  const TestOp op = make_op(c, d.kv_b);
+  TestSession absorbed(op, {.isa = detect(), .f32 = false, .stale = kNan});
+  absorbed.feed(absorbed.add(d.inputs()), {c.tokens});
+  TestSession asked(op, expanded_settings(detect(), false, 1));
+  asked.feed(asked.add(d.inputs()), {c.tokens});
+  EXPECT_EQ(differing_words(asked.output(0), absorbed.output(0)), 0);
 }
 
 TEST(Mla, AChoiceOfEverythingIsDenseToTheBit) {

@@ -1,0 +1,253 @@
+#include "ops/mla/absorbed.h"
+
+#include <array>
+
+#include "ops/scratch.h"
+
+namespace firstlight {
+namespace {
+
+/// Fewer heads at a time would waste too much of a vector.
+constexpr std::int64_t kFewHeads = 8;
+
+}  // namespace
+
+MlaAbsorbed::MlaAbsorbed(const MlaSetup& setup, std::int64_t block_rows)
+    : setup_(setup),
+      block_rows_(block_rows),
+      stride_(round_up(setup.latent, kMlaColumnBlock)),
+      slots_(std::min<std::int64_t>(8 * setup.threads, std::max(64, 2 * setup.threads))),
+      slot_floats_(partial_floats(std::min(kMlaMaxQueries, block_rows * setup.heads), stride_)) {}
+
+std::int64_t MlaAbsorbed::most_walks() const {
+  return block_rows_ * ((setup_.heads + kFewHeads - 1) / kFewHeads);
+}
+
+MlaAbsorbed::Scratch::Scratch(const MlaAbsorbed& op, std::uint8_t* base) {
+  ScratchCarver carve(base);
+  const std::int64_t threads = op.setup_.threads;
+  walks = carve.take<Walk>(op.most_walks());
+  items = carve.take<Item>(op.slots_);
+  query_bytes = kMlaMaxQueries * op.setup_.padded * op.setup_.operands.element_bytes;
+  queries = carve.take<std::byte>(query_bytes * threads);
+  tile_bytes =
+      op.setup_.operands.stored ? 0 : kMlaTileRows * op.setup_.padded * op.setup_.operands.element_bytes;
+  tile = carve.take<std::byte>(tile_bytes * threads);
+  partials = carve.take<float>(2 * op.slot_floats_ * threads);
+  slots = carve.take<float>(2 * op.slot_floats_ * op.slots_);
+  bytes = carve.used();
+}
+
+void MlaAbsorbed::run(const Step& step, const MlaRow* rows, std::int64_t count, float* u,
+                      std::uint8_t* scratch, ThreadPool& pool) const {
+  Block block{step, rows, u, Scratch(*this, scratch), 0};
+  plan(block, count, pool.threads());
+  for (std::int64_t r = 0; r < count; ++r) {
+    if (rows[r].length > 0) continue;
+    for (std::int64_t h = 0; h < setup_.heads; ++h) {
+      std::fill_n(u + (r * setup_.heads + h) * setup_.padded, setup_.latent, 0.0F);
+    }
+  }
+  if (whole_walks_fit(block, pool.threads())) {
+    run_whole(block, pool);
+  } else {
+    run_shared(block, pool);
+  }
+}
+
+/// Walks of up to `group` neighbours and `heads` heads; rows that attend nothing have none.
+std::int64_t MlaAbsorbed::make_walks(const MlaRow* rows, std::int64_t count, std::int64_t heads,
+                                     std::int64_t group, Walk* walks) const {
+  std::int64_t n = 0;
+  for (std::int64_t r = 0; r < count;) {
+    std::int64_t together = 1;
+    while (together < group && r + together < count && rows[r].chosen == nullptr &&
+           rows[r + together].pages == rows[r].pages &&
+           rows[r + together].position == rows[r].position + together) {
+      ++together;
+    }
+    for (std::int64_t h = 0; h < setup_.heads && rows[r].length > 0; h += heads) {
+      walks[n++] = {r, together, h, std::min(heads, setup_.heads - h), rows[r + together - 1].length};
+    }
+    r += together;
+  }
+  return n;
+}
+
+void MlaAbsorbed::plan(Block& block, std::int64_t count, int threads) const {
+  const std::int64_t parts = (setup_.heads + kMlaMaxQueries - 1) / kMlaMaxQueries;
+  std::int64_t heads = (setup_.heads + parts - 1) / parts;
+  const auto make = [&] {
+    block.walks = make_walks(block.rows, count, heads, kMlaMaxQueries / heads, block.scratch.walks);
+    std::int64_t items = 0;
+    for (std::int64_t i = 0; i < block.walks; ++i) items += block.scratch.walks[i].partitions();
+    return items;
+  };
+  const std::int64_t items = make();
+  if (items == 0 || items >= threads || heads <= kFewHeads) return;
+  const std::int64_t shares = (threads + items - 1) / items;
+  heads = std::max(kFewHeads, (heads + shares - 1) / shares);
+  make();
+}
+
+/// Whether threads that take whole walks in turn are about equally busy.
+bool MlaAbsorbed::whole_walks_fit(const Block& block, int threads) const {
+  std::int64_t total = 0;
+  std::int64_t busiest = 0;
+  for (std::int64_t t = 0; t < threads; ++t) {
+    std::int64_t cost = 0;
+    for (std::int64_t i = t; i < block.walks; i += threads) cost += block.scratch.walks[i].cost();
+    total += cost;
+    busiest = std::max(busiest, cost);
+  }
+  return busiest * threads <= total + total / 8;
+}
+
+MlaAbsorbed::Hand MlaAbsorbed::hand(const Block& block, int thread) const {
+  const Scratch& s = block.scratch;
+  return {s.queries + thread * s.query_bytes, s.tile + thread * s.tile_bytes, nullptr};
+}
+
+void MlaAbsorbed::run_whole(const Block& block, ThreadPool& pool) const {
+  std::int64_t cost = 0;
+  for (std::int64_t i = 0; i < block.walks; ++i) cost += block.scratch.walks[i].cost();
+  pool.run(cost * 2 * setup_.latent, [&](int thread) {
+    Hand at_hand = hand(block, thread);
+    float* memory = block.scratch.partials + thread * 2 * slot_floats_;
+    for (std::int64_t i = thread; i < block.walks; i += pool.threads()) {
+      const Walk& walk = block.scratch.walks[i];
+      const MlaPartial total = partial_at(memory, walk.lanes());
+      const MlaPartial part = partial_at(memory + slot_floats_, walk.lanes());
+      attend(block, walk, 0, total, at_hand);
+      for (std::int64_t p = 1; p < walk.partitions(); ++p) {
+        attend(block, walk, p, part, at_hand);
+        setup_.kernels.merge(part, total, 0, walk.lanes(), stride_, false);
+      }
+      finish(block, walk, total, {0, walk.lanes()});
+    }
+  });
+}
+
+/// Threads share partitions, some of which are computed before they are merged in order.
+void MlaAbsorbed::run_shared(const Block& block, ThreadPool& pool) const {
+  const Scratch& s = block.scratch;
+  const auto slot = [&](std::int64_t i) {
+    return partial_at(s.slots + i * slot_floats_, s.walks[s.items[i].walk].lanes());
+  };
+  // A walk that is not complete is the next round's first, so no two of a round have the same total.
+  const auto total = [&](std::int64_t walk) {
+    return partial_at(s.slots + (slots_ + walk % slots_) * slot_floats_, s.walks[walk].lanes());
+  };
+  Item next{0, 0};
+  while (next.walk < block.walks) {
+    std::int64_t count = 0;
+    std::int64_t cost = 0;
+    while (count < slots_ && next.walk < block.walks) {
+      s.items[count++] = next;
+      cost += s.walks[next.walk].lanes() * kMlaPartitionRows;
+      if (++next.partition == s.walks[next.walk].partitions()) next = {next.walk + 1, 0};
+    }
+    pool.run(cost * 2 * setup_.latent, [&](int thread) {
+      Hand at_hand = hand(block, thread);
+      for (std::int64_t i = thread; i < count; i += pool.threads()) {
+        attend(block, s.walks[s.items[i].walk], s.items[i].partition, slot(i), at_hand);
+      }
+    });
+    pool.run(cost, [&](int thread) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto [w, partition] = s.items[i];
+        const Range lanes = static_range(s.walks[w].lanes(), thread, pool.threads());
+        setup_.kernels.merge(slot(i), total(w), lanes.begin, lanes.end, stride_, partition == 0);
+        if (partition + 1 == s.walks[w].partitions()) finish(block, s.walks[w], total(w), lanes);
+      }
+    });
+  }
+}
+
+/// The cached rows of entries [64 tile, 64 tile + 64) of a row's list.
+void MlaAbsorbed::locate(const Step& step, const MlaRow& row, std::int64_t tile,
+                         const std::byte** rows) const {
+  const std::int64_t first = tile * kMlaTileRows;
+  const std::int64_t count = std::min(kMlaTileRows, row.length - first);
+  if (row.chosen != nullptr) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      rows[i] = setup_.cached_row(step, row.pages, row.chosen[first + i]);
+    }
+  } else {
+    const std::byte* page = setup_.cached_row(step, row.pages, first);
+    for (std::int64_t i = 0; i < count; ++i) rows[i] = page + i * setup_.cached_bytes();
+  }
+  repeat_last(rows, count);
+}
+
+void MlaAbsorbed::attend(const Block& block, const Walk& walk, std::int64_t partition, const MlaPartial& out,
+                         Hand& at_hand) const {
+  const MlaOperands& operands = setup_.operands;
+  const std::int64_t lanes = walk.lanes();
+  if (at_hand.packed != &walk) {
+    std::array<const float*, kMlaMaxQueries> queries;
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      queries[static_cast<std::size_t>(i)] =
+          block.u + ((walk.row + i / walk.heads) * setup_.heads + walk.head + i % walk.heads) * setup_.padded;
+    }
+    operands.pack(queries.data(), lanes, setup_.padded, setup_.padded, at_hand.queries);
+    at_hand.packed = &walk;
+  }
+  const MlaRow& longest = block.rows[walk.row + walk.rows - 1];
+  const std::int64_t begin = partition * kMlaPartitionTiles;
+  const std::int64_t tiles = (longest.length + kMlaTileRows - 1) / kMlaTileRows;
+  const std::int64_t end = std::min(tiles, begin + kMlaPartitionTiles);
+  std::array<std::array<const std::byte*, kMlaTileSlots>, 2> stored;
+  std::array<const std::byte*, kMlaTileSlots> converted;
+  if (!operands.stored) {
+    for (std::int64_t i = 0; i < kMlaTileRows; ++i) {
+      converted[static_cast<std::size_t>(i)] = at_hand.tile + i * setup_.padded * operands.element_bytes;
+    }
+  }
+  alignas(64) std::array<float, kMlaMaxQueries> visible;
+  locate(block.step, longest, begin, stored[0].data());
+  for (std::int64_t tile = begin; tile < end; ++tile) {
+    const auto turn = static_cast<std::size_t>(tile - begin) % 2;
+    const std::byte* const* rows = stored[turn].data();
+    const std::int64_t count = std::min(kMlaTileRows, longest.length - tile * kMlaTileRows);
+    const bool more = tile + 1 < tiles;
+    if (more) locate(block.step, longest, tile + 1, stored[1 - turn].data());
+    for (std::int64_t i = 0; i < round_up(lanes, 16); ++i) {
+      const std::int64_t row = walk.row + std::min(i, lanes - 1) / walk.heads;
+      visible[static_cast<std::size_t>(i)] = static_cast<float>(
+          std::clamp<std::int64_t>(block.rows[row].length - tile * kMlaTileRows, 0, kMlaTileRows));
+    }
+    if (!operands.stored) {
+      operands.convert(rows, count, setup_.padded, at_hand.tile);
+      repeat_last(converted.data(), count);
+    }
+    const std::byte* const* keys = operands.stored ? rows : converted.data();
+    operands.attend({.keys = keys,
+                     .values = keys,
+                     .count = count,
+                     .key_width = setup_.padded,
+                     .value_width = setup_.padded,
+                     .columns = setup_.latent,
+                     .queries = at_hand.queries,
+                     .lanes = lanes,
+                     .visible = visible.data(),
+                     .scale = setup_.scale,
+                     .first = tile == begin,
+                     .running = out,
+                     .value_stride = stride_,
+                     .next = more ? stored[1 - turn].data() : rows,
+                     .next_bytes = setup_.cached_bytes()});
+  }
+}
+
+void MlaAbsorbed::finish(const Block& block, const Walk& walk, const MlaPartial& total, Range lanes) const {
+  std::array<float*, kMlaMaxQueries> out;
+  for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
+    out[static_cast<std::size_t>(i - lanes.begin)] =
+        block.u + ((walk.row + i / walk.heads) * setup_.heads + walk.head + i % walk.heads) * setup_.padded;
+  }
+  setup_.operands.finish(partial_from(total, lanes.begin, stride_), lanes.end - lanes.begin, setup_.latent,
+                         stride_, out.data());
+}
+
+}  // namespace firstlight

@@ -1,0 +1,66 @@
+// What the parts of mla share: sizes, kernels, and where cached rows lie.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/packed_matrix.h"
+#include "ops/kernel.h"
+#include "ops/mla/kernels.h"
+
+namespace firstlight {
+
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+/// A page of the cache is a tile.
+static_assert(kMlaTileRows == kPageTokens);
+/// Tiles of a partition. Long enough that merging is noise, short enough to share a row's context evenly
+/// among threads. Part of the arithmetic: changing it changes bits.
+inline constexpr std::int64_t kMlaPartitionTiles = 4;
+inline constexpr std::int64_t kMlaPartitionRows = kMlaPartitionTiles * kMlaTileRows;
+
+struct MlaSetup {
+  explicit MlaSetup(const KernelContext& context);
+
+  const MlaKernels& kernels;
+  const MlaOperands& operands;
+  const CpuKernels& gemm;
+  Arithmetic arithmetic;
+  std::int64_t heads, nope, rope, v, latent;
+  std::int64_t padded;  // elements of a cached row
+  float scale;
+  CachePlace place;
+  int threads;
+  std::int64_t step_rows;  // at most
+
+  [[nodiscard]] std::int64_t cached_bytes() const {
+    return padded * static_cast<std::int64_t>(dtype_size(place.dtype));
+  }
+  [[nodiscard]] std::byte* cached_row(const Step& step, const std::int64_t* pages,
+                                      std::int64_t position) const {
+    return reinterpret_cast<std::byte*>(step.page(pages[position / kPageTokens])) + place.offset +
+           position % kPageTokens * cached_bytes();
+  }
+};
+
+/// `lanes` queries' softmax in memory; values start on a cache line.
+constexpr std::int64_t partial_floats(std::int64_t lanes, std::int64_t value_stride) {
+  return 2 * round_up(lanes, 16) + lanes * value_stride;
+}
+inline MlaPartial partial_at(float* memory, std::int64_t lanes) {
+  const std::int64_t padded = round_up(lanes, 16);
+  return {memory, memory + padded, memory + 2 * padded};
+}
+/// The same from query `lane` on; a multiple of 16 where a tile is attended.
+inline MlaPartial partial_from(const MlaPartial& p, std::int64_t lane, std::int64_t value_stride) {
+  return {p.max + lane, p.sum + lane, p.values + lane * value_stride};
+}
+
+/// Fills the end of a tile's table with its last row.
+inline void repeat_last(const std::byte** rows, std::int64_t count) {
+  std::fill(rows + count, rows + kMlaTileSlots, rows[count - 1]);
+}
+
+}  // namespace firstlight
