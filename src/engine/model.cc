@@ -10,12 +10,47 @@
 #include "engine/dummy_weights.h"
 #include "engine/weight_source.h"
 #include "graph/passes.h"
+#include "ops/linear/pack_weight.h"
 
 namespace firstlight {
 namespace {
 
-/// Bytes of a weight once packed: bf16 stays bf16, f32 is rounded to bf16 outside of f32 mode.
-std::int64_t resident_bytes(const WeightSource& w, bool f32) {
+/// The form that the settings ask for a weight read by `node` at input slot `slot`.
+HeldAs asked_form(const Graph& graph, const Node& node, std::size_t slot, const RunSettings& settings) {
+  const std::string_view op = node.contract->name;
+  if (op == "linear" && graph.spec(node).text("precision") != "f32") return settings.weights;
+  if (op == "moe_experts" && !node.contract->inputs[slot].name.ends_with("_bias")) return settings.experts;
+  return HeldAs::kStored;
+}
+
+/// By weight: what is asked for by the node that reads it.
+std::vector<HeldAs> asked_forms(const Graph& graph, const RunSettings& settings) {
+  std::vector<HeldAs> forms(graph.weights().size(), HeldAs::kStored);
+  for (const Node& node : graph.nodes()) {
+    for (std::size_t s = 0; s < node.inputs.size(); ++s) {
+      for (const ValueId v : node.inputs[s]) {
+        const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
+        if (w >= 0) forms[static_cast<std::size_t>(w)] = asked_form(graph, node, s, settings);
+      }
+    }
+  }
+  return forms;
+}
+
+/// Bytes of a weight once packed: bf16 stays bf16, f32 is rounded to bf16 outside of f32 mode, unless fewer
+/// bits are asked for or stored.
+std::int64_t resident_bytes(const WeightSource& w, HeldAs asked, bool f32) {
+  const HeldAs form = f32 ? HeldAs::kStored : held_form(asked, w.stored_form());
+  switch (form) {
+    case HeldAs::kInt8:
+      return w.elements();
+    case HeldAs::kInt4:
+      return w.elements() / 16 * 9;
+    case HeldAs::kMxfp4:
+      return w.elements() / 32 * 17;
+    case HeldAs::kStored:
+      break;
+  }
   return w.elements() * (w.exact_in_bf16() || !f32 ? 2 : 4);
 }
 
@@ -109,6 +144,12 @@ Status Model::check_tokens(std::span<const std::int32_t> tokens) const {
 }
 
 Result<std::unique_ptr<Model>> Model::prepare(Graph graph, LoadOptions options) {
+  const bool few_bits =
+      options.settings.weights != HeldAs::kStored || options.settings.experts != HeldAs::kStored;
+  if (options.f32 && few_bits) {
+    return Error{
+        "--quantize holds weights in few bits for bf16 runs; --dtype f32 computes with them as stored"};
+  }
   std::unique_ptr<Model> model(new Model());
   FL_ASSIGN(model->isa_, choose_isa());
   if (options.threads <= 0) options.threads = default_threads();
@@ -155,7 +196,9 @@ Result<std::unique_ptr<Model>> Model::load_dummy(Graph graph, LoadOptions option
   FL_ASSIGN(std::unique_ptr<Model> model, prepare(std::move(graph), std::move(options)));
   FL_ASSIGN(model->sources_, make_dummy_weights(model->graph_));
   LoadProgress progress(std::exchange(model->options_.progress, {}));
-  for (const auto& source : model->sources_) progress.expect(resident_bytes(*source, model->options_.f32));
+  for (const auto& source : model->sources_) {
+    progress.expect(resident_bytes(*source, HeldAs::kStored, model->options_.f32));
+  }
   FL_TRY(model->build([&](const Node& node) { progress.take(model->graph_, node); }));
   return model;
 }
@@ -163,9 +206,10 @@ Result<std::unique_ptr<Model>> Model::load_dummy(Graph graph, LoadOptions option
 Status Model::build(const std::function<void(const Node&)>& packed) {
   std::int64_t resident = 0;
   std::vector<const WeightSource*> weights;
+  const std::vector<HeldAs> asked = asked_forms(graph_, options_.settings);
   for (const auto& source : sources_) {
+    resident += resident_bytes(*source, asked[weights.size()], options_.f32);
     weights.push_back(source.get());
-    resident += resident_bytes(*source, options_.f32);
   }
   FL_TRY(choose_context(resident));
 
