@@ -23,6 +23,7 @@ enum class VecOp : std::uint8_t {
   kSelectLessEqual,  // a <= b ? b : c
   kSelectEqual,
   kRoundToInt,  // as float, through int32
+  kRoundEven,
   kShift,       // (a >> 3 signed) + ((a >> 5) ^ (a << 7)) - (b & c) | 1, on the bits
   kLookup,      // from the 16 values of b by the low bits of a
   kExp,
