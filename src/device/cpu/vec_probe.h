@@ -24,8 +24,8 @@ enum class VecOp : std::uint8_t {
   kSelectEqual,
   kRoundToInt,  // as float, through int32
   kRoundEven,
-  kShift,       // (a >> 3 signed) + ((a >> 5) ^ (a << 7)) - (b & c) | 1, on the bits
-  kLookup,      // from the 16 values of b by the low bits of a
+  kShift,   // (a >> 3 signed) + ((a >> 5) ^ (a << 7)) - (b & c) | 1, on the bits
+  kLookup,  // from the 16 values of b by the low bits of a
   kExp,
   kSigmoid,
   kSilu,
