@@ -59,10 +59,36 @@ std::string summary(const TracedModel& model) {
   return text;
 }
 
+/// What the fusions of each kind of node save.
+std::string fusions_text(const Graph& graph) {
+  struct Saving {
+    int nodes = 0;
+    std::int64_t bytes = 0;
+  };
+  std::map<std::string, Saving> savings;
+  for (const Node& node : graph.nodes()) {
+    const std::int64_t bytes = saved_bytes(graph, node);
+    if (bytes == 0) continue;
+    std::string kind(node.contract->name);
+    kind += " of " + std::to_string(node.inputs[1].size()) + " weights";
+    ++savings[kind].nodes;
+    savings[kind].bytes += bytes;
+  }
+  std::string text = "\nfusions, and bytes of values that they do not read again, a token:\n";
+  for (const auto& [kind, saving] : savings) {
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-24s %5d x  %s\n", kind.c_str(), saving.nodes,
+                  bytes_text(saving.bytes).c_str());
+    text += line;
+  }
+  return text;
+}
+
 Status run(const Flags& flags) {
   FL_ASSIGN(TracedModel model, trace_model(flags.folder, models_folder()));
   if (flags.fused) fuse_linears(model.graph);
-  const std::string text = flags.graph ? graph_text(model.graph) : summary(model);
+  std::string text = flags.graph ? graph_text(model.graph) : summary(model);
+  if (flags.fused) text += fusions_text(model.graph);
   if (!write_output(text)) return Error{"standard output: cannot be written"};
   return {};
 }

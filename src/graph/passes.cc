@@ -60,6 +60,12 @@ int fuse_linears(Graph& graph) {
   return removed;
 }
 
+std::int64_t saved_bytes(const Graph& graph, const Node& node) {
+  if (node.contract->name != "linear") return 0;
+  const ValueType& x = graph.values()[static_cast<std::size_t>(node.inputs[0][0])].type;
+  return static_cast<std::int64_t>((node.inputs[1].size() - 1) * dtype_size(x.dtype)) * x.width();
+}
+
 BufferPlan plan_buffers(std::span<const Lifetime> lifetimes) {
   constexpr std::int64_t kAlign = 64;
   std::vector<std::size_t> order(lifetimes.size());

@@ -17,6 +17,10 @@ Status verify_graph(const Graph& graph);
 /// Returns how many nodes were removed.
 int fuse_linears(Graph& graph);
 
+/// Bytes of values a row that the node would read besides if it were not fused: all its weights share one
+/// input.
+std::int64_t saved_bytes(const Graph& graph, const Node& node);
+
 /// When each value lives, in node indices; `last` is inclusive.
 struct Lifetime {
   std::int64_t bytes = 0;

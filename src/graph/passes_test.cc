@@ -85,6 +85,9 @@ TEST(Passes, FusesLinearsOfOneInputAndPrecision) {
   EXPECT_NE(text.find("linear(%1, weight=[gate, up]) : f32[T, 6], f32[T, 6]"), std::string::npos) << text;
   EXPECT_NE(text.find("weight=[router]"), std::string::npos);
   EXPECT_EQ(fuse_linears(g), 0);
+  std::int64_t saved = 0;
+  for (const Node& node : g.nodes()) saved += saved_bytes(g, node);
+  EXPECT_EQ(saved, 8 * 4);  // one row of `embed` less
 }
 
 TEST(Passes, BufferPlanNeverOverlapsWhatLivesTogether) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ops/kernel.h"
+#include "ops/shares.h"
 
 namespace firstlight {
 
@@ -18,17 +19,8 @@ class Elementwise final : public Kernel {
       : function_(function), rows_(type.rows), width_(type.width()), constants_(constants) {}
 
   void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
-    const std::int64_t elements = step.rows(rows_) * width_;
-    // Below this a barrier costs more than the work.
-    constexpr std::int64_t kAlone = 8192;
-    if (elements <= kAlone) {
-      function_(io.in(0), io.in(1), elements, constants_.data(), io.out());
-      return;
-    }
-    pool.run([&](int thread) {
-      const Range r = static_range(elements, thread, pool.threads());
-      function_(io.in(0) + r.begin, io.in(1) + r.begin, r.end - r.begin, constants_.data(),
-                io.out() + r.begin);
+    each_share(pool, step.rows(rows_) * width_, 1, [&](std::int64_t begin, std::int64_t end) {
+      function_(io.in(0) + begin, io.in(1) + begin, end - begin, constants_.data(), io.out() + begin);
     });
   }
 

@@ -58,9 +58,13 @@ FL_INLINE Mask operator~(Mask a) {
   return {_mm256_xor_ps(a.lo, ones), _mm256_xor_ps(a.hi, ones)};
 }
 
+/// Whether the compiler knows that all lanes are meant: a mask would be made and obeyed all the same.
+FL_INLINE bool known_whole(int n) { return __builtin_constant_p(n) && n >= kLanes; }
+
 // ---- memory: no alignment needed; the _n forms touch n <= 16 elements and fill with zero ----------
 FL_INLINE Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 FL_INLINE Vec load_n(const float* p, int n) {
+  if (known_whole(n)) return load(p);
   const Mask m = first_lanes(n);
   return {_mm256_maskload_ps(p, as_int(m.lo)), _mm256_maskload_ps(p + 8, as_int(m.hi))};
 }
@@ -69,6 +73,7 @@ FL_INLINE void store(float* p, Vec a) {
   _mm256_storeu_ps(p + 8, a.hi);
 }
 FL_INLINE void store_n(float* p, Vec a, int n) {
+  if (known_whole(n)) return store(p, a);
   const Mask m = first_lanes(n);
   _mm256_maskstore_ps(p, as_int(m.lo), a.lo);
   _mm256_maskstore_ps(p + 8, as_int(m.hi), a.hi);
@@ -92,6 +97,8 @@ FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 FL_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+/// Into the second level: what is wanted after other work that needs the first.
+FL_INLINE void prefetch_later(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
 FL_INLINE Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
@@ -151,6 +158,19 @@ FL_INLINE Vec as_float(IVec a) { return {as_float(a.lo), as_float(a.hi)}; }
 /// Rounds to nearest even; INT32_MIN for NaN and values outside int32.
 FL_INLINE IVec to_int(Vec a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 FL_INLINE Vec to_float(IVec a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+/// The nearest integer, ties to even, with the sign of a.
+FL_INLINE Vec round_even(Vec a) {
+  constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(a.lo, kMode), _mm256_round_ps(a.hi, kMode)};
+}
+/// a 2^n, rounded once, for integers n of [-160, 160] and a of [1/2, 2]; NaN where either is NaN.
+FL_INLINE Vec times_power(Vec a, Vec n) {
+  // In two factors, because the exponent of one ends at -126 and 127: only the last product rounds.
+  const IVec power = to_int(n);
+  const IVec half = shift_right_signed<1>(power);
+  const IVec bias = broadcast_int(127);
+  return a * as_float(shift_left<23>(half + bias)) * as_float(shift_left<23>(power - half + bias));
+}
 
 FL_INLINE __m256i dot_bytes_8(__m256i acc, __m256i u, __m256i s) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
@@ -256,6 +276,7 @@ FL_INLINE Vec load_bf16(const std::uint16_t* p) {
   return {widen_bf16(load_si128(p)), widen_bf16(load_si128(p + 8))};
 }
 FL_INLINE Vec load_bf16_n(const std::uint16_t* p, int n) {
+  if (known_whole(n)) return load_bf16(p);
   std::uint16_t h[kLanes] = {};
   __builtin_memcpy(h, p, static_cast<std::size_t>(n) * sizeof(h[0]));
   return load_bf16(h);
@@ -270,6 +291,7 @@ FL_INLINE void store_halves(std::uint16_t* p, IVec a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
 }
 FL_INLINE void store_halves_n(std::uint16_t* p, IVec a, int n) {
+  if (known_whole(n)) return store_halves(p, a);
   std::uint16_t h[kLanes];
   store_halves(h, a);
   __builtin_memcpy(p, h, static_cast<std::size_t>(n) * sizeof(h[0]));

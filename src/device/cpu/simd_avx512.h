@@ -67,6 +67,8 @@ FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
 }
 FL_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+/// Into the second level: what is wanted after other work that needs the first.
+FL_INLINE void prefetch_later(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
 FL_INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -107,6 +109,12 @@ FL_INLINE Vec as_float(IVec a) { return {_mm512_castsi512_ps(a.v)}; }
 /// Rounds to nearest even; INT32_MIN for NaN and values outside int32.
 FL_INLINE IVec to_int(Vec a) { return {_mm512_cvtps_epi32(a.v)}; }
 FL_INLINE Vec to_float(IVec a) { return {_mm512_cvtepi32_ps(a.v)}; }
+/// The nearest integer, ties to even, with the sign of a.
+FL_INLINE Vec round_even(Vec a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+/// a 2^n, rounded once, for integers n of [-160, 160] and a of [1/2, 2]; NaN where either is NaN.
+FL_INLINE Vec times_power(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 
 /// acc + the sum of the products of a lane's 4 unsigned bytes of u with the signed bytes of s.
 FL_INLINE IVec dot_bytes(IVec acc, IVec u, IVec s) {

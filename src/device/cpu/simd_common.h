@@ -9,6 +9,8 @@ namespace firstlight::FL_ISA_NS {
 
 FL_INLINE Vec operator-(Vec a) { return as_float(as_int(a) ^ broadcast_int(INT32_MIN)); }
 FL_INLINE Vec abs(Vec a) { return as_float(as_int(a) & broadcast_int(INT32_MAX)); }
+/// -|a|
+FL_INLINE Vec minus_abs(Vec a) { return as_float(as_int(a) | broadcast_int(INT32_MIN)); }
 FL_INLINE Mask greater(Vec a, Vec b) { return less(b, a); }
 FL_INLINE Mask greater_equal(Vec a, Vec b) { return less_equal(b, a); }
 /// The size of `a` with the sign of `b`.

@@ -87,6 +87,8 @@ FL_INLINE void store_bytes(std::int8_t* p, IVec a) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
 }
 FL_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+/// Into the second level: what is wanted after other work that needs the first.
+FL_INLINE void prefetch_later(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // ---- arithmetic: IEEE single, round to nearest even -------------------------------------------------
 FL_INLINE Vec operator+(Vec a, Vec b) {
@@ -166,6 +168,27 @@ FL_INLINE IVec to_int(Vec a) {
 }
 FL_INLINE Vec to_float(IVec a) {
   return each_lane<Vec>([&](int i) { return static_cast<float>(a.v[i]); });
+}
+/// The nearest integer, ties to even, with the sign of a.
+FL_INLINE Vec round_even(Vec a) {
+  return each_lane<Vec>([&](int i) {
+    const float x = a.v[i];
+    const float size = __builtin_fabsf(x);
+    // Adding 2^23 rounds to an integer; from there on every float is one.
+    return size < 0x1p23F ? __builtin_copysignf((size + 0x1p23F) - 0x1p23F, x) : x;
+  });
+}
+/// a 2^n, rounded once, for integers n of [-160, 160] and a of [1/2, 2]; NaN where either is NaN.
+FL_INLINE Vec times_power(Vec a, Vec n) {
+  // In two factors, because the exponent of one ends at -126 and 127: only the last product rounds.
+  const auto power_of_two = [](std::int32_t e) {
+    return __builtin_bit_cast(float, (static_cast<std::uint32_t>(e) + 127U) << 23);
+  };
+  const IVec power = to_int(n);
+  return each_lane<Vec>([&](int i) {
+    const std::int32_t half = power.v[i] >> 1;
+    return a.v[i] * power_of_two(half) * power_of_two(power.v[i] - half);
+  });
 }
 
 /// acc + the sum of the products of a lane's 4 unsigned bytes of u with the signed bytes of s. Two

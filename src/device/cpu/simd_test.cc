@@ -78,6 +78,8 @@ float expected(VecOp op, const Lanes& av, const Lanes& bv, const Lanes& cv, std:
     case VecOp::kRoundToInt:
       return a >= -0x1p31F && a < 0x1p31F ? static_cast<float>(std::nearbyint(static_cast<double>(a))) + 0.0F
                                           : -0x1p31F;
+    case VecOp::kRoundEven:
+      return std::nearbyint(a);
     case VecOp::kShift: {
       const std::uint32_t u = bits_of(a);
       const auto arithmetic = static_cast<std::uint32_t>(static_cast<std::int32_t>(u) >> 3);

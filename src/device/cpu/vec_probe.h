@@ -23,7 +23,8 @@ enum class VecOp : std::uint8_t {
   kSelectLessEqual,  // a <= b ? b : c
   kSelectEqual,
   kRoundToInt,  // as float, through int32
-  kShift,       // (a >> 3 signed) + ((a >> 5) ^ (a << 7)) - (b & c) | 1, on the bits
+  kRoundEven,
+  kShift,  // (a >> 3 signed) + ((a >> 5) ^ (a << 7)) - (b & c) | 1, on the bits
   kSwapNeighbours,
   kLookup,  // from the 16 values of b by the low bits of a
   kExp,

@@ -11,6 +11,7 @@
 #include "ops/add/reference.h"
 #include "ops/gelu_mul/op.h"
 #include "ops/gelu_mul/reference.h"
+#include "ops/shares.h"
 #include "ops/sigmoid_mul/op.h"
 #include "ops/sigmoid_mul/reference.h"
 #include "ops/silu_mul/op.h"
@@ -120,7 +121,8 @@ TEST_P(ElementwiseTest, AgreesWithTheReferenceHoweverItIsRun) {
 TEST_P(ElementwiseTest, LargeStepsAreSharedByThreads) {
   Random random(2);
   constexpr std::int64_t kRows = 3;
-  constexpr std::int64_t kWidth = 4099;  // 12,297 elements: the second thread begins in the middle of a block
+  constexpr std::int64_t kWidth = 11003;  // the second thread begins in the middle of a block
+  static_assert(kRows * kWidth > kShareAlone);
   const Words a = random.normals(kRows * kWidth);
   const Words b = random.normals(kRows * kWidth);
   const auto y = testing::expect_rows_alone_decide(GetParam().op(kWidth, Rows::kSampled), {a, b}, kRows);

@@ -3,6 +3,7 @@
 #include "ops/gated_norm/op.h"
 #include "ops/gated_norm/reference.h"
 #include "ops/op_testing.h"
+#include "ops/shares.h"
 
 namespace firstlight {
 namespace {
@@ -55,7 +56,8 @@ TEST(GatedNorm, AgreesWithTheReferenceOnEveryInstructionSetWithTheSameBits) {
 
 TEST(GatedNorm, BitsDoNotDependOnRowsOrThreads) {
   Random random(2);
-  constexpr std::int64_t kWidth = 401;  // with 7 rows of 3 heads enough work to be shared out
+  constexpr std::int64_t kWidth = 1601;
+  static_assert(7 * 3 * kWidth > kShareAlone);
   const Words w = random.normals(kWidth);
   const Words x = random.normals(7 * 3 * kWidth);
   const Words gate = random.normals(7 * 3 * kWidth);

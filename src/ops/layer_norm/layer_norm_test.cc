@@ -3,6 +3,7 @@
 #include "ops/layer_norm/op.h"
 #include "ops/layer_norm/reference.h"
 #include "ops/op_testing.h"
+#include "ops/shares.h"
 
 namespace firstlight {
 namespace {
@@ -56,7 +57,8 @@ TEST(LayerNorm, AgreesWithTheReferenceOnEveryInstructionSetWithTheSameBits) {
 
 TEST(LayerNorm, BitsDoNotDependOnRowsOrThreads) {
   Random random(2);
-  constexpr std::int64_t kWidth = 1009;  // with 9 rows enough work to be shared out
+  constexpr std::int64_t kWidth = 4057;
+  static_assert(9 * kWidth > kShareAlone);
   const Words w = random.normals(kWidth);
   const Words b = random.normals(kWidth);
   const Words x = random.normals(9 * kWidth);

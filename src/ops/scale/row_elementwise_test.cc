@@ -8,6 +8,7 @@
 #include "ops/add_bias/reference.h"
 #include "ops/scale/op.h"
 #include "ops/scale/reference.h"
+#include "ops/shares.h"
 #include "ops/sigmoid_scale/op.h"
 #include "ops/sigmoid_scale/reference.h"
 #include "ops/step_testing.h"
@@ -38,7 +39,7 @@ TestOp sigmoid_scale_op(std::int64_t width, std::int64_t gate = 1, std::int64_t 
 TEST(RowElementwise, AgreesWithTheReferenceHoweverItIsRun) {
   Random random(1);
   // 4099 columns: enough for two threads.
-  for (const std::int64_t width : {1, 15, 16, 17, 100, 4099}) {
+  for (const std::int64_t width : {1, 15, 16, 17, 100, kShareAlone / 4 + 3}) {
     constexpr std::int64_t kRows = 4;
     const Words x = random.normals(kRows * width, 3.0);
     const Words bias = random.normals(width);
@@ -58,7 +59,7 @@ TEST(RowElementwise, AgreesWithTheReferenceHoweverItIsRun) {
 
 TEST(RowElementwise, AGateAHead) {
   Random random(2);
-  for (const std::int64_t width : {1, 17, 128, 1030}) {
+  for (const std::int64_t width : {1, 17, 128, kShareAlone / 9 + 3}) {
     constexpr std::int64_t kRows = 3;
     constexpr std::int64_t kHeads = 5;
     const Words x = random.normals(kRows * kHeads * width, 3.0);

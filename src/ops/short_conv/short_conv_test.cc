@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/op_testing.h"
+#include "ops/shares.h"
 #include "ops/short_conv/op.h"
 #include "ops/short_conv/reference.h"
 
@@ -52,7 +53,8 @@ TEST(ShortConv, AgreesWithTheReferenceOnEveryInstructionSetWithTheSameBits) {
 
 TEST(ShortConv, BitsDoNotDependOnCutsThreadsOrNeighbours) {
   Random random(2);
-  constexpr std::int64_t kChannels = 147;  // pieces of 60 rows and more are shared out
+  constexpr std::int64_t kChannels = 563;
+  static_assert(60 * kChannels > kShareAlone);  // pieces of 60 rows and more are shared out
   constexpr std::int64_t kTokens = 70;
   for (const bool f32 : {true, false}) {
     const Words w = random.normals(kChannels * 4);

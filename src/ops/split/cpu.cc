@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "ops/shares.h"
 #include "ops/split/op.h"
 
 namespace firstlight {
@@ -9,13 +10,15 @@ class Split final : public Kernel {
  public:
   Split(const ValueType& x, std::int64_t at) : rows_(x.rows), width_(x.width()), at_(at) {}
 
-  void run(const Step& step, const NodeIo& io, ThreadPool& /*pool*/) override {
+  void run(const Step& step, const NodeIo& io, ThreadPool& pool) override {
     const std::int64_t rest = width_ - at_;
-    for (std::int64_t r = 0; r < step.rows(rows_); ++r) {
-      const float* x = io.in(0) + r * width_;
-      std::memcpy(io.out(0) + r * at_, x, static_cast<std::size_t>(at_) * sizeof(float));
-      std::memcpy(io.out(1) + r * rest, x + at_, static_cast<std::size_t>(rest) * sizeof(float));
-    }
+    each_share(pool, step.rows(rows_), width_, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const float* x = io.in(0) + r * width_;
+        std::memcpy(io.out(0) + r * at_, x, static_cast<std::size_t>(at_) * sizeof(float));
+        std::memcpy(io.out(1) + r * rest, x + at_, static_cast<std::size_t>(rest) * sizeof(float));
+      }
+    });
   }
 
  private:
