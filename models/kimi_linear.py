@@ -7,6 +7,7 @@
 import firstlight as fl
 from layers.kimi import check_backbone, feed_forward, kda, read_backbone
 from layers.latent import mla
+from layers.quantization import read_quantization
 from layers.weights import Weights
 
 
@@ -20,6 +21,7 @@ def read(c):
     c.ints("model_max_length")
     # head_dim is hidden_size / heads and unused; rope_theta and rope_scaling are unused because mla_use_nope is true.
     c.ignore("model_type head_dim rope_theta rope_scaling")
+    c.quantization = read_quantization(c)
     if c.complete:
         check_backbone(c)
     # Constants of this family: softplus gate, low-rank gates, no latent experts, no gate on MLA.
@@ -30,6 +32,7 @@ def read(c):
 
 
 def build(g, c):
+    g.quantization(**c.quantization)
     w = Weights(g, "model.")
     g.scope("embedding")
     h = fl.embedding(g.tokens(), w("embed_tokens.weight", c.vocab_size, c.hidden_size))

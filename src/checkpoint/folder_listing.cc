@@ -90,6 +90,12 @@ Status check_complete(const std::string& folder, const std::vector<std::string>&
 
 }  // namespace
 
+bool is_weight_file(std::string_view name) {
+  return name.ends_with(".safetensors") || name.ends_with(".index.json") ||
+         std::ranges::any_of(kForeignEndings,
+                             [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
 Result<FolderListing> list_checkpoint_folder(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -15,6 +16,9 @@ struct FolderListing {
 };
 
 inline constexpr char kIndexName[] = "model.safetensors.index.json";
+
+/// Whether a file of this name holds weights, or lists files that do, in any format.
+bool is_weight_file(std::string_view name);
 
 /// Looks for model.safetensors, model-<i>-of-<n>.safetensors and the index. Without an index the shards must
 /// be one file or a complete set 1..n; anything else, and a folder whose weights have another format, is an

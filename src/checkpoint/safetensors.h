@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,9 +36,33 @@ struct SafetensorsFile {
 };
 Result<SafetensorsFile> open_safetensors(const std::string& path);
 
-/// Writes all tensors, wider element types first so that each is aligned, the order kept otherwise. The file
-/// appears under its name only when it is complete and on the disk.
+using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
+
+/// A file that is filled piece by piece, so that its tensors need not be in memory together. They lie in the
+/// file with wider element types first, so that each is aligned, otherwise in the order given. The file
+/// appears under its name only when it is complete and on the disk; given up before that, nothing is left of
+/// it.
+class SafetensorsWriter {
+ public:
+  /// The tensors' types, shapes and names; `data` is not looked at.
+  static Result<SafetensorsWriter> create(const std::string& path, const std::vector<NamedTensor>& tensors,
+                                          const SafetensorsMetadata& metadata = {});
+  SafetensorsWriter(SafetensorsWriter&& other) noexcept;
+  SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
+  ~SafetensorsWriter();
+
+  /// Bytes [at, at + count) of the tensor of that index. Each byte must be written once. From any thread.
+  Status write(std::size_t tensor, std::int64_t at, const void* data, std::int64_t count);
+  Status commit();
+
+ private:
+  struct State;
+  explicit SafetensorsWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// The same with all tensors at once.
 Status write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                         const std::vector<std::pair<std::string, std::string>>& metadata = {});
+                         const SafetensorsMetadata& metadata = {});
 
 }  // namespace firstlight

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -47,13 +48,14 @@ class PendingFile {
     return fd_ < 0 ? failed("be created") : Status();
   }
 
-  Status write(const void* data, std::size_t bytes) {
+  [[nodiscard]] Status write(std::int64_t at, const void* data, std::size_t bytes) const {
     const char* p = static_cast<const char*>(data);
     while (bytes > 0) {
-      const ssize_t n = ::write(fd_, p, bytes);
+      const ssize_t n = ::pwrite(fd_, p, bytes, at);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return failed("be written");
       p += n;
+      at += n;
       bytes -= static_cast<std::size_t>(n);
     }
     return {};
@@ -81,7 +83,7 @@ class PendingFile {
 
 /// The header text, padded so that data begins at a multiple of 8.
 Result<std::string> header_text(const std::string& path, const std::vector<const NamedTensor*>& tensors,
-                                const std::vector<std::pair<std::string, std::string>>& metadata) {
+                                const SafetensorsMetadata& metadata) {
   // The names were checked to be distinct, so members go straight to the end of the object.
   nlohmann::ordered_json::object_t header;
   if (!metadata.empty()) {
@@ -111,8 +113,21 @@ Result<std::string> header_text(const std::string& path, const std::vector<const
 
 }  // namespace
 
-Status write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                         const std::vector<std::pair<std::string, std::string>>& metadata) {
+struct SafetensorsWriter::State {
+  explicit State(const std::string& path) : file(path) {}
+  PendingFile file;
+  std::vector<std::int64_t> begin;  // by tensor: where its bytes are in the file
+  std::vector<std::int64_t> bytes;
+  std::atomic<std::int64_t> missing = 0;
+};
+
+SafetensorsWriter::SafetensorsWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&& other) noexcept = default;
+SafetensorsWriter::~SafetensorsWriter() = default;
+
+Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
+                                                    const std::vector<NamedTensor>& tensors,
+                                                    const SafetensorsMetadata& metadata) {
   std::set<std::string_view> names = {"__metadata__"};
   std::vector<const NamedTensor*> order;
   for (const NamedTensor& t : tensors) {
@@ -124,13 +139,40 @@ Status write_safetensors(const std::string& path, const std::vector<NamedTensor>
   });
   FL_ASSIGN(const std::string header, header_text(path, order, metadata));
 
-  PendingFile file(path);
-  FL_TRY(file.create());
-  const std::uint64_t length = header.size();
-  FL_TRY(file.write(&length, sizeof(length)));
-  FL_TRY(file.write(header.data(), header.size()));
+  auto state = std::make_unique<State>(path);
+  state->begin.resize(tensors.size());
+  state->bytes.resize(tensors.size());
+  auto end = static_cast<std::int64_t>(sizeof(std::uint64_t) + header.size());
   for (const NamedTensor* t : order) {
-    FL_TRY(file.write(t->view.data, static_cast<std::size_t>(t->view.bytes())));
+    const auto i = static_cast<std::size_t>(t - tensors.data());
+    state->begin[i] = end;
+    state->bytes[i] = t->view.bytes();
+    state->missing += state->bytes[i];
+    end += state->bytes[i];
+  }
+  FL_TRY(state->file.create());
+  const std::uint64_t length = header.size();
+  FL_TRY(state->file.write(0, &length, sizeof(length)));
+  FL_TRY(state->file.write(sizeof(length), header.data(), header.size()));
+  return SafetensorsWriter(std::move(state));
+}
+
+Status SafetensorsWriter::write(std::size_t tensor, std::int64_t at, const void* data, std::int64_t count) {
+  check(at >= 0 && count >= 0 && at <= state_->bytes[tensor] - count, "bytes within the tensor");
+  state_->missing -= count;
+  return state_->file.write(state_->begin[tensor] + at, data, static_cast<std::size_t>(count));
+}
+
+Status SafetensorsWriter::commit() {
+  check(state_->missing == 0, "every byte of a safetensors file written once");
+  return state_->file.commit();
+}
+
+Status write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                         const SafetensorsMetadata& metadata) {
+  FL_ASSIGN(SafetensorsWriter file, SafetensorsWriter::create(path, tensors, metadata));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    FL_TRY(file.write(i, 0, tensors[i].view.data, tensors[i].view.bytes()));
   }
   return file.commit();
 }

@@ -26,6 +26,7 @@ Command add_detokenize(CLI::App& parent);
 Command add_forward(CLI::App& parent);
 Command add_generate(CLI::App& parent);
 Command add_inspect(CLI::App& parent);
+Command add_quantize(CLI::App& parent);
 Command add_render(CLI::App& parent);
 Command add_tokenize(CLI::App& parent);
 Command add_version(CLI::App& parent);

@@ -21,9 +21,9 @@ int main(int argc, char** argv) {
   app.footer(
       "`firstlight COMMAND --help` explains a command. Exit codes: 0 success, 1 bad input, 2 bad usage,\n"
       "130 stopped by Ctrl-C.");
-  const std::array commands = {add_generate(app), add_chat(app),       add_inspect(app),
-                               add_forward(app),  add_bench(app),      add_render(app),
-                               add_tokenize(app), add_detokenize(app), add_version(app)};
+  const std::array commands = {add_generate(app),   add_chat(app),   add_inspect(app), add_forward(app),
+                               add_quantize(app),   add_bench(app),  add_render(app),  add_tokenize(app),
+                               add_detokenize(app), add_version(app)};
   if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), [&](const Command& c) {
         return c.app->check_name(argv[1]);
       })) {

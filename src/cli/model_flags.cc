@@ -6,11 +6,12 @@
 #include "cli/validators.h"
 
 namespace firstlight {
-namespace {
 
 HeldAs held_as(const std::string& name) {
   return name == "int8" ? HeldAs::kInt8 : name == "int4" ? HeldAs::kInt4 : HeldAs::kMxfp4;
 }
+
+namespace {
 
 void add_settings_flags(CLI::App& app, RunSettings& settings) {
   app.add_option_function<std::string>(

@@ -21,6 +21,9 @@ struct ModelFlags {
   RunSettings settings = {};
 };
 
+/// "int8", "int4" or "mxfp4".
+HeldAs held_as(const std::string& name);
+
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 
 }  // namespace firstlight

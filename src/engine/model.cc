@@ -163,18 +163,7 @@ Result<std::unique_ptr<Model>> Model::prepare(Graph graph, LoadOptions options) 
 Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkpoint, LoadOptions options) {
   FL_ASSIGN(std::unique_ptr<Model> model, prepare(std::move(graph), std::move(options)));
   const Graph& g = model->graph_;
-  std::vector<WeightRequest> requests;
-  for (const WeightDecl& w : g.weights()) {
-    requests.push_back({.name = w.name,
-                        .shape = w.part ? w.part->full : w.shape,
-                        .also_accept = w.also,
-                        .padded_rows = w.padded,
-                        .part = w.part,
-                        .or_part = w.or_part});
-  }
-  std::vector<IgnoredPrefix> ignored;
-  for (const NotComputed& n : g.not_computed()) ignored.push_back({n.prefix, n.reason, n.copy_of});
-  FL_ASSIGN(BoundWeights bound, bind_weights(checkpoint, requests, ignored, g.quantization()));
+  FL_ASSIGN(BoundWeights bound, bind_graph(g, checkpoint));
   model->notices_ = std::move(bound.notices);
   model->notices_.insert(model->notices_.end(), checkpoint.notices().begin(), checkpoint.notices().end());
 

@@ -1,6 +1,7 @@
 #include "engine/weight_source.h"
 
 #include <utility>
+#include <vector>
 
 namespace firstlight {
 namespace {
@@ -43,6 +44,21 @@ class CheckpointWeight final : public WeightSource {
 };
 
 }  // namespace
+
+Result<BoundWeights> bind_graph(const Graph& graph, const Checkpoint& checkpoint) {
+  std::vector<WeightRequest> requests;
+  for (const WeightDecl& w : graph.weights()) {
+    requests.push_back({.name = w.name,
+                        .shape = w.part ? w.part->full : w.shape,
+                        .also_accept = w.also,
+                        .padded_rows = w.padded,
+                        .part = w.part,
+                        .or_part = w.or_part});
+  }
+  std::vector<IgnoredPrefix> ignored;
+  for (const NotComputed& n : graph.not_computed()) ignored.push_back({n.prefix, n.reason, n.copy_of});
+  return bind_weights(checkpoint, requests, ignored, graph.quantization());
+}
 
 std::unique_ptr<WeightSource> make_weight_source(WeightData data,
                                                  std::function<void(const WeightData&)> released) {
