@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "ops/add_bias/op.h"
 #include "ops/add_bias/reference.h"
@@ -39,7 +40,7 @@ TestOp sigmoid_scale_op(std::int64_t width, std::int64_t gate = 1, std::int64_t 
 TEST(RowElementwise, AgreesWithTheReferenceHoweverItIsRun) {
   Random random(1);
   // 4099 columns: enough for two threads.
-  for (const std::int64_t width : {std::int64_t{1}, std::int64_t{15}, std::int64_t{16}, std::int64_t{17}, std::int64_t{100}, kShareAlone / 4 + 3}) {
+  for (const std::int64_t width : std::vector<std::int64_t>{1, 15, 16, 17, 100, kShareAlone / 4 + 3}) {
     constexpr std::int64_t kRows = 4;
     const Words x = random.normals(kRows * width, 3.0);
     const Words bias = random.normals(width);
@@ -59,7 +60,7 @@ TEST(RowElementwise, AgreesWithTheReferenceHoweverItIsRun) {
 
 TEST(RowElementwise, AGateAHead) {
   Random random(2);
-  for (const std::int64_t width : {std::int64_t{1}, std::int64_t{17}, std::int64_t{128}, kShareAlone / 9 + 3}) {
+  for (const std::int64_t width : std::vector<std::int64_t>{1, 17, 128, kShareAlone / 9 + 3}) {
     constexpr std::int64_t kRows = 3;
     constexpr std::int64_t kHeads = 5;
     const Words x = random.normals(kRows * kHeads * width, 3.0);
