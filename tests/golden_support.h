@@ -65,6 +65,7 @@ struct RunSettings {
   bool fuse = true;
   std::int64_t greedy = 0;
   std::vector<std::string> kinds = {"hidden", "final", "logits", "experts", "topk", "state", "conv"};
+  firstlight::RunSettings formats = {};
 };
 
 /// Runs all prompts of `expected` (NAME.ids).
@@ -96,6 +97,7 @@ inline Tensors run_case(const std::filesystem::path& folder, const Tensors& expe
   load.step_tokens = load.sampled_rows = s.together ? total : longest;
   load.sequences = s.together ? static_cast<std::int64_t>(prompts.size()) : 1;
   load.fuse = s.fuse;
+  load.settings = s.formats;
   load.keep = kept_names(traced->graph, s.kinds);
   auto model = Model::load(std::move(traced->graph), *checkpoint, std::move(load));
   if (!model.ok()) return fail(model.error().message);

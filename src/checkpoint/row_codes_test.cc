@@ -165,15 +165,15 @@ WeightData bound_alone(const Sample& sample, Shape shape, const Quantization& qu
 TEST(RowCodes, OnlyWhatKernelsHoldAsItIs) {
   // -128 has no opposite in 8 bits.
   std::vector<std::uint8_t> codes(8, 1);
-  const auto int8 = [&](std::int64_t group, std::int64_t groups) {
+  const auto int8 = [&](std::int64_t groups) {
     return Sample({{"x_packed", DType::kI32, {2, 1}, codes},
                    {"x_scale", DType::kF32, {2, groups}},
                    {"x_shape", DType::kI64, {2}, shape_bytes(2, 4)}});
   };
-  EXPECT_TRUE(has_row_codes(bound_alone(int8(0, 1), {2, 4}, ints(8, 0))));
-  EXPECT_FALSE(has_row_codes(bound_alone(int8(2, 2), {2, 4}, ints(8, 2))));
+  EXPECT_TRUE(has_row_codes(bound_alone(int8(1), {2, 4}, ints(8, 0))));
+  EXPECT_FALSE(has_row_codes(bound_alone(int8(2), {2, 4}, ints(8, 2))));
   codes[6] = 0;
-  EXPECT_FALSE(has_row_codes(bound_alone(int8(0, 1), {2, 4}, ints(8, 0))));
+  EXPECT_FALSE(has_row_codes(bound_alone(int8(1), {2, 4}, ints(8, 0))));
   // The padding of a row is none of its codes.
   EXPECT_TRUE(has_row_codes(bound_alone(Sample({{"x_packed", DType::kI32, {2, 1}, {1, 1, 1, 0, 1, 1, 1, 0}},
                                                 {"x_scale", DType::kF32, {2, 1}},

@@ -19,7 +19,7 @@ class Usage(unittest.TestCase):
     def test_help_explains_every_command(self):
         top = run("--help")
         self.assertEqual(top.returncode, 0)
-        for command in ("generate", "chat", "inspect", "forward", "bench", "render", "tokenize", "detokenize", "version"):
+        for command in ("generate", "chat", "inspect", "forward", "quantize", "bench", "render", "tokenize", "detokenize", "version"):
             self.assertRegex(top.stdout, rf"\n  {command} ")
             self.assertEqual(run(command, "--help").returncode, 0)
 
