@@ -17,10 +17,12 @@ void expect_same_bits(const Tensors& a, const Tensors& b, const std::string& wha
   }
 }
 
-void compare_case(const std::filesystem::path& folder, bool f32, const std::vector<std::int64_t>& chunks) {
+void compare_case(const std::filesystem::path& folder, bool f32, const std::vector<std::int64_t>& chunks,
+                  const firstlight::RunSettings& formats = {}) {
   const Tensors expected = read_tensors(folder / "expect.safetensors");
   RunSettings base;
   base.f32 = f32;
+  base.formats = formats;
   base.kinds = kKinds;
   base.greedy = 4;
   const Tensors whole = run_case(folder, expected, base);
@@ -59,6 +61,18 @@ class Bits : public ::testing::TestWithParam<Family> {};
 TEST_P(Bits, BundledCases) {
   for (const std::string& name : GetParam().bundled) {
     for (const bool f32 : {true, false}) compare_case(bundled_goldens() / name, f32, {1, 17, 64});
+  }
+}
+
+/// Weights in few bits, whose activations are quantised as well: another arithmetic, the same promise.
+TEST_P(Bits, EveryFormat) {
+  firstlight::RunSettings narrow{
+      .weights = HeldAs::kInt8, .experts = HeldAs::kInt8, .wide_activations = false};
+  for (const std::string& name : GetParam().bundled) {
+    for (const HeldAs form : {HeldAs::kInt8, HeldAs::kInt4, HeldAs::kMxfp4}) {
+      compare_case(bundled_goldens() / name, false, {1, 17}, {.weights = form, .experts = form});
+    }
+    compare_case(bundled_goldens() / name, false, {1, 17}, narrow);
   }
 }
 

@@ -2,7 +2,12 @@
 
     python3 tests/oracle/format_costs.py [--write]
 
-Weights are rounded to nearest and everything is computed in f32, so the figures are those of the weights alone:
+The first figure is that of the reference implementation (FIRSTLIGHT_SHARED/goldens/make) with every operator's result rounded to
+bf16: what 8 bits are measured against.
+
+    bf16_steps
+
+In the others weights are rounded to nearest and everything is computed in f32, so the figures are those of the weights alone:
 
     int8      a scale max|w| / 127 for each output
     int4      a scale max|w| / 7.5 for each output and 32 inputs, rounded to bf16
@@ -65,6 +70,15 @@ def log_probabilities(model, windows):
     return model.padded_logits(windows).double().log_softmax(-1)
 
 
+@torch.no_grad()
+def bf16_steps(folder, windows):
+    sys.path.insert(0, os.path.join(os.environ["FIRSTLIGHT_SHARED"], "goldens", "make"))
+    from k3_reference import K3Reference
+    reference = K3Reference(folder, bf16_steps=True)
+    logits = [reference.forward(w.long())["logits"].double() for w in windows]
+    return torch.stack(logits).log_softmax(-1)
+
+
 def mean_kl(p, q):
     return (p.exp() * (p - q)).sum(-1).mean().item()
 
@@ -78,7 +92,8 @@ def main():
     model, _ = load_folder(os.path.join(folder, "model"))
     state = {k: v.clone() for k, v in model.state_dict().items()}
     exact = log_probabilities(model, windows)
-    costs = {}
+    costs = {"bf16_steps": mean_kl(exact, bf16_steps(os.path.join(folder, "model"), windows))}
+    print("bf16_steps", f"{costs['bf16_steps']:.6g}", flush=True)
     for name, rounded in (("int8", int8), ("int4", int4), ("mxfp4", mxfp4)):
         model.load_state_dict({k: rounded(v) if is_rounded(k, v) else v for k, v in state.items()})
         costs[name] = mean_kl(exact, log_probabilities(model, windows))
