@@ -192,6 +192,7 @@ class Rows {
   }
   void read(std::int64_t row, float* out) const {
     if (source_ != nullptr) return source_->read(row, out);
+    check(view_->data != nullptr, "a weight without data");
     const std::size_t size = dtype_size(view_->dtype);
     const std::uint8_t* in = view_->data + static_cast<std::size_t>(row * k_) * size;
     for (std::int64_t k = 0; k < k_; ++k, in += size) {
@@ -314,8 +315,9 @@ class Packer {
       }
       if (!bytes) {  // outputs 16 apart share a byte
         for (std::int64_t i = 0; i < kPanel / 2 * depth; ++i) {
-          const int low = codes[static_cast<std::size_t>(i)];
-          const int high = codes[static_cast<std::size_t>(i + kPanel / 2 * depth)];
+          const auto low = static_cast<std::uint8_t>(codes[static_cast<std::size_t>(i)]);
+          const auto high =
+              static_cast<std::uint8_t>(codes[static_cast<std::size_t>(i + kPanel / 2 * depth)]);
           codes[static_cast<std::size_t>(i)] =
               static_cast<std::int8_t>(static_cast<std::uint8_t>(low | high << 4));
         }
