@@ -126,6 +126,7 @@ Status Model::choose_context(std::int64_t weight_bytes) {
                          std::to_string(options_.max_context) + " tokens: " + have);
     }
   }
+  planned_bytes_ = fixed + (options_.context + kPageTokens - 1) / kPageTokens * page;
   return {};
 }
 

@@ -51,6 +51,9 @@ class Model {
   /// Whether these tokens can be run: ids within the vocabulary, no images.
   [[nodiscard]] Status check_tokens(std::span<const std::int32_t> tokens) const;
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
+  /// Bytes that the model takes once its contexts are full (weights, caches, buffers): what was held against
+  /// the available memory when it was loaded.
+  [[nodiscard]] std::int64_t planned_bytes() const { return planned_bytes_; }
   [[nodiscard]] Isa isa() const { return isa_; }
   [[nodiscard]] const std::vector<std::string>& notices() const { return notices_; }
 
@@ -71,6 +74,7 @@ class Model {
   Isa isa_ = Isa::kGeneric;
   std::int64_t vocab_ = 0;
   std::int64_t weight_bytes_ = 0;
+  std::int64_t planned_bytes_ = 0;
   std::vector<std::string> notices_;
   std::vector<std::unique_ptr<WeightSource>> sources_;
   std::unique_ptr<ThreadPool> pool_;
