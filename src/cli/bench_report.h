@@ -22,7 +22,17 @@ struct MachinePeaks {
   double int8 = 0;
 
   [[nodiscard]] double of(Arith arith) const {
-    return arith == Arith::kInt8 ? int8 : arith == Arith::kBF16 ? bf16 : f32;
+    switch (arith) {
+      case Arith::kInt8:
+        return int8;
+      case Arith::kInt8Wide:
+        return int8 / 2;
+      case Arith::kBF16:
+        return bf16;
+      case Arith::kF32:
+        break;
+    }
+    return f32;
   }
 };
 /// The better of `before` and of what is measured now.

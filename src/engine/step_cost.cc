@@ -23,10 +23,13 @@ Arith arith_of(const Node& node, const NodeSpec& spec, const LoadOptions& option
   const std::string_view op = node.contract->name;
   if (options.f32) return Arith::kF32;
   if (op == "linear" && spec.text("precision") == "f32") return Arith::kF32;
-  if (op == "linear" && options.settings.weights != HeldAs::kStored) return Arith::kInt8;
+  if (op == "linear" && options.settings.weights != HeldAs::kStored) {
+    const bool wide = options.settings.weights == HeldAs::kInt8 && options.settings.wide_activations;
+    return wide ? Arith::kInt8Wide : Arith::kInt8;
+  }
   if (op == "moe_experts" && options.settings.experts != HeldAs::kStored) return Arith::kInt8;
-  const bool bf16 =
-      op == "linear" || op == "moe_experts" || op == "mla" || op == "attention" || op == "dsa_index";
+  if (op == "dsa_index" && options.settings.key_search != KeySearch::kFull) return Arith::kInt8;
+  const bool bf16 = op == "linear" || op == "moe_experts" || op == "mla" || op == "attention";
   return bf16 ? Arith::kBF16 : Arith::kF32;
 }
 

@@ -13,7 +13,7 @@
 namespace firstlight {
 
 /// The instruction that bounds a node's arithmetic.
-enum class Arith : std::uint8_t { kF32, kBF16, kInt8 };
+enum class Arith : std::uint8_t { kF32, kBF16, kInt8, kInt8Wide };  // wide: two products of bytes each
 
 struct NodeCost {
   Cost cost;  // weight_bytes as the kernel holds them, not as bf16
