@@ -48,15 +48,12 @@ std::size_t gemm_scratch_bytes(std::int64_t m, std::int64_t k) {
   // Every form of X pads k to whole blocks of 64 bytes: 16 floats, or 32 halves which need less.
   constexpr std::int64_t kBlock = 16;
   const std::int64_t floats = (k + kBlock - 1) / kBlock * kBlock * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t codes = (k + kActivationGroup - 1) / kActivationGroup * kWideGroupBytes;
-  return static_cast<std::size_t>(m * std::max(floats, codes));
+  return static_cast<std::size_t>(m * std::max(floats, coded_row_stride(k)));
 }
 
 bool is_quantised(Packing packing) { return packing != Packing::kF32 && packing != Packing::kBF16; }
 
-std::int64_t coded_row_bytes(std::int64_t k) {
-  return (k + kActivationGroup - 1) / kActivationGroup * kQuantisedGroupBytes;
-}
+std::int64_t coded_row_bytes(std::int64_t k) { return coded_row_stride(k); }
 
 void code_rows(const CpuKernels& kernels, Packing packing, const float* x, std::int64_t ldx,
                std::int64_t rows, std::int64_t k, std::byte* coded) {

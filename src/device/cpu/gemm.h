@@ -61,7 +61,7 @@ void prepare_x(const CpuKernels& kernels, const GemmArgs& args, std::int64_t til
 
 /// Whether products with such weights read x in 8 bits.
 bool is_quantised(Packing packing);
-/// Bytes of one row of K values in 8 bits.
+/// Bytes of one row of K values that are quantised. The same for all weights and instruction sets.
 std::int64_t coded_row_bytes(std::int64_t k);
 /// Quantises rows of x [rows, K] for weights of that packing: work that many products of the same rows share.
 /// coded [rows][coded_row_bytes(K)].

@@ -13,15 +13,12 @@ constexpr int kMaxRows = 12;
 constexpr int vecs_for(int) { return 2; }
 // 12 integer and 12 f32 accumulators, 2 weights and an x: 27 of 32.
 constexpr int kMaxQuantisedRows = 6;
-
-struct BiasedBytes {
-  static constexpr int kBias = 128;
-  FL_INLINE IVec dot(IVec acc, IVec w, IVec x) { return dot_bytes(acc, w, x); }
-};
+constexpr bool kSumsInMemory = false;
 
 }  // namespace
 }  // namespace firstlight::avx512
 
+#include "device/cpu/gemm_byte_sums.inc"
 #include "device/cpu/gemm_pairs.inc"
 
 // After the loops it calls.

@@ -14,9 +14,21 @@ struct PanelSpan {
 
 /// Values of a row of X that share a scale where X is quantised.
 inline constexpr std::int64_t kActivationGroup = 128;
-/// Such a group prepared for a kernel: codes, starts of the sums, scale.
-inline constexpr std::int64_t kQuantisedGroupBytes = 160;
-inline constexpr std::int64_t kWideGroupBytes = 288;  // with codes of two bytes
+/// Such a group prepared for a kernel. Codes and starts are as the kernel of an instruction set likes them.
+template <class Code, int Terms>
+struct QuantGroup {
+  Code codes[Terms][kActivationGroup];
+  std::int32_t start[4];  // what sums of products begin with, to take the bias of unsigned weights out
+  float scale;
+  float unused[3];
+};
+/// Room for any of them.
+inline constexpr std::int64_t kQuantGroupBytes = sizeof(QuantGroup<std::int16_t, 1>);
+static_assert(kQuantGroupBytes == sizeof(QuantGroup<std::int8_t, 2>));
+/// Bytes from one row of quantised values to the next, as `code_rows` writes them and `prepare` reads them.
+constexpr std::int64_t coded_row_stride(std::int64_t k) {
+  return (k + kActivationGroup - 1) / kActivationGroup * kQuantGroupBytes;
+}
 /// Twice the values of E2M1 by code, plus 12.
 inline constexpr std::uint8_t kMxfp4Integers[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                                     12, 11, 10, 9,  8,  6,  4,  0};
@@ -44,9 +56,8 @@ struct GemmCall {
   const float* x;  // [m, k] through x_rows (or null), rows ldx apart
   std::int64_t ldx;
   const std::int32_t* x_rows;
-  const std::byte*
-      coded_x;              // of quantised kinds: [.., k / 128] groups as `code_rows` made them, instead of x
-  const std::byte* panels;  // [panels][panel_bytes]
+  const std::byte* coded_x;  // of quantised kinds: rows as `code_rows` made them, instead of x
+  const std::byte* panels;   // [panels][panel_bytes]
   std::int64_t panel_bytes;
   const PanelSpan* spans;  // [panels]
   float* y;                // [m, columns] through y_rows (or null), rows ldy apart
@@ -61,7 +72,7 @@ struct GemmFunctions {
   const char* (*compiled_as)();  // "generic", "avx2", "avx512"
   std::uint64_t (*calls)();      // of `panels` so far: proof that this code ran
   void (*prepare)(const GemmCall&, std::int64_t tile_begin, std::int64_t tile_end);
-  /// Quantises `rows` rows of x for a quantised kind: [rows][groups of 128][kQuantisedGroupBytes].
+  /// Quantises `rows` rows of x for a quantised kind: [rows][coded_row_stride(k)].
   void (*code_rows)(GemmKind kind, const float* x, std::int64_t ldx, std::int64_t rows, std::int64_t k,
                     std::byte* coded);
   void (*panels)(const GemmCall&, std::int64_t panel_begin, std::int64_t panel_end);

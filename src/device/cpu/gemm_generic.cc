@@ -11,15 +11,12 @@ namespace {
 constexpr int kMaxRows = 4;
 constexpr int vecs_for(int) { return 2; }
 constexpr int kMaxQuantisedRows = 2;
-
-struct BiasedBytes {
-  static constexpr int kBias = 128;
-  FL_INLINE IVec dot(IVec acc, IVec w, IVec x) { return dot_bytes(acc, w, x); }
-};
+constexpr bool kSumsInMemory = false;
 
 }  // namespace
 }  // namespace firstlight::generic
 
+#include "device/cpu/gemm_byte_sums.inc"
 #include "device/cpu/gemm_pairs.inc"
 
 // After the loops it calls.

@@ -213,6 +213,47 @@ TEST(GemmQuantised, ARowIsTheSameInAnyCompany) {
   }
 }
 
+/// Rows that were quantised once, each thread its share, are the rows that prepare_x quantises.
+TEST(GemmQuantised, CodedRowsGiveTheSameProducts) {
+  std::mt19937 random(5);
+  constexpr std::int64_t kRows = 9;
+  constexpr std::int64_t kN = 40;
+  for (const std::int64_t k : {3, 128, 300}) {
+    const std::vector<float> x = normals(random, kRows * k, 1);
+    const std::vector<std::int32_t> chosen = {8, 0, 3, 3, 7, 1};
+    std::vector<float> gathered;
+    for (const std::int32_t r : chosen)
+      gathered.insert(gathered.end(), &x[static_cast<std::size_t>(r * k)],
+                      &x[static_cast<std::size_t>((r + 1) * k - 1)] + 1);
+    const auto m = static_cast<std::int64_t>(chosen.size());
+    for (const Packing packing : kQuantised) {
+      const PackedMatrix w = packed(normals(random, kN * k, 1), kN, packing);
+      for (const Isa isa : tested_isas()) {
+        std::vector<std::byte> coded(static_cast<std::size_t>(kRows * coded_row_bytes(k)), std::byte{0xff});
+        code_rows(kernels(isa), packing, x.data(), k, 4, k, coded.data());
+        code_rows(kernels(isa), packing, &x[static_cast<std::size_t>(4 * k)], k, kRows - 4, k,
+                  coded.data() + 4 * coded_row_bytes(k));
+        const std::size_t bytes = (gemm_scratch_bytes(m, k) + 63) / 64 * 64;
+        const std::unique_ptr<void, void (*)(void*)> scratch(std::aligned_alloc(64, bytes), &std::free);
+        std::vector<float> y(static_cast<std::size_t>(m * kN));
+        const GemmArgs args{.coded_x = coded.data(),
+                            .x_rows = chosen.data(),
+                            .m = m,
+                            .w = &w,
+                            .y = y.data(),
+                            .ldy = kN,
+                            .arithmetic = Arithmetic::kBF16,
+                            .scratch = scratch.get()};
+        prepare_x(kernels(isa), args, 0, gemm_tiles(m));
+        gemm_panels(kernels(isa), args, 0, w.panels());
+        const std::vector<float> want = product(isa, gathered, 0, m, w, false);
+        ASSERT_EQ(std::memcmp(y.data(), want.data(), want.size() * 4), 0)
+            << isa_name(isa) << " " << packing_name(packing) << " K " << k;
+      }
+    }
+  }
+}
+
 /// What the codes stand for is as near to the weights as the formats allow.
 TEST(GemmQuantised, WeightsAreRoundedToTheNearestCode) {
   std::mt19937 random(4);

@@ -18,6 +18,9 @@ FL_INLINE Vec copysign(Vec a, Vec b) {
   return as_float(as_int(abs(a)) | (as_int(b) & broadcast_int(INT32_MIN)));
 }
 
+/// The sum of all lanes, where it and the partial sums lie within 2^24.
+FL_INLINE std::int32_t sum_lanes(IVec a) { return static_cast<std::int32_t>(reduce_add(to_float(a))); }
+
 /// The bf16 nearest to every lane (ties to even, denormals kept, NaN quiet) in the upper half of the
 /// lane: the bits of base/dtype.h f32_to_bf16. Integer arithmetic, because vcvtneps2bf16 flushes denormals.
 FL_INLINE Vec round_to_bf16(Vec a) {
