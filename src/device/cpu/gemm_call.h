@@ -29,9 +29,9 @@ static_assert(kQuantGroupBytes == sizeof(QuantGroup<std::int8_t, 2>));
 constexpr std::int64_t coded_row_stride(std::int64_t k) {
   return (k + kActivationGroup - 1) / kActivationGroup * kQuantGroupBytes;
 }
-/// Twice the values of E2M1 by code, plus 12.
-inline constexpr std::uint8_t kMxfp4Integers[16] = {12, 13, 14, 15, 16, 18, 20, 24,
-                                                    12, 11, 10, 9,  8,  6,  4,  0};
+/// Twice the values of E2M1 by code, plus 12. Not inline: one instruction set's object would lend it to
+/// others.
+constexpr std::uint8_t kMxfp4Integers[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 /// The inner loops, by what X and W hold.
 enum class GemmKind : std::uint8_t {
