@@ -14,7 +14,7 @@ import sys
 import unittest
 
 BUILD = pathlib.Path(os.environ["FIRSTLIGHT_BUILD"])
-MULTIPLY_ADD = re.compile(r"\bv(fmadd\d+ps|dpbf16ps)\b")
+MULTIPLY_ADD = re.compile(r"\bv(fmadd\d+ps|dpbf16ps|pmaddwd|pmaddubsw|pdpbusd)\b")
 
 
 def functions(disassembly):
@@ -41,19 +41,19 @@ def inner_loop(code):
     return best
 
 
-def tiles(disassembly):
-    return [(name, code) for name, code in functions(disassembly) if "::tile<" in name]
+def tiles(disassembly, kinds=("tile",)):
+    return [(name, code) for name, code in functions(disassembly) if any(f"::{kind}<" in name for kind in kinds)]
 
 
 @unittest.skipIf(shutil.which("objdump") is None, "needs objdump")
 class HotLoops(unittest.TestCase):
-    def check(self, isa, least):
+    def check(self, isa, least, kinds=("tile",)):
         objects = sorted(BUILD.rglob(f"gemm_{isa}.cc.o"))
         self.assertTrue(objects, f"no gemm_{isa}.cc.o below {BUILD}")
         for path in objects:
             run = subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", path], check=True, capture_output=True,
                                  text=True)
-            found = tiles(run.stdout)
+            found = tiles(run.stdout, kinds)
             self.assertGreaterEqual(len(found), least)
             for name, code in found:
                 with self.subTest(tile=name):
@@ -66,6 +66,7 @@ class HotLoops(unittest.TestCase):
 
     def test_avx2(self):
         self.check("avx2", 3 * 6)
+        self.check("avx2", 3 * 6, ("quantised_tile",))
 
     def test_a_spill_is_seen(self):
         text = ("0000000000000000 <void x::tile<1>()>:\n"
