@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "base/memory_limit.h"
 #include "base/processors.h"
 #include "checkpoint/weights.h"
 #include "engine/dummy_weights.h"
+#include "engine/held_form.h"
 #include "engine/weight_source.h"
 #include "graph/passes.h"
 #include "ops/linear/pack_weight.h"
@@ -15,22 +17,16 @@
 namespace firstlight {
 namespace {
 
-/// The form that the settings ask for a weight read by `node` at input slot `slot`.
-HeldAs asked_form(const Graph& graph, const Node& node, std::size_t slot, const RunSettings& settings) {
-  const std::string_view op = node.contract->name;
-  if (op == "linear" && graph.spec(node).text("precision") != "f32") return settings.weights;
-  if (op == "moe_experts" && !node.contract->inputs[slot].name.ends_with("_bias")) return settings.experts;
-  return HeldAs::kStored;
-}
-
-/// By weight: what is asked for by the node that reads it.
-std::vector<HeldAs> asked_forms(const Graph& graph, const RunSettings& settings) {
-  std::vector<HeldAs> forms(graph.weights().size(), HeldAs::kStored);
+/// By weight: what is asked for by the node that reads it, see asked_form.
+std::vector<std::optional<HeldAs>> asked_forms(const Graph& graph, const RunSettings& settings) {
+  std::vector<std::optional<HeldAs>> forms(graph.weights().size());
   for (const Node& node : graph.nodes()) {
     for (std::size_t s = 0; s < node.inputs.size(); ++s) {
       for (const ValueId v : node.inputs[s]) {
         const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
-        if (w >= 0) forms[static_cast<std::size_t>(w)] = asked_form(graph, node, s, settings);
+        if (w < 0) continue;
+        forms[static_cast<std::size_t>(w)] =
+            asked_form(graph, node, node.contract->inputs[s].name, settings.weights, settings.experts);
       }
     }
   }
@@ -39,8 +35,8 @@ std::vector<HeldAs> asked_forms(const Graph& graph, const RunSettings& settings)
 
 /// Bytes of a weight once packed: bf16 stays bf16, f32 is rounded to bf16 outside of f32 mode, unless fewer
 /// bits are asked for or stored.
-std::int64_t resident_bytes(const WeightSource& w, HeldAs asked, bool f32) {
-  const HeldAs form = f32 ? HeldAs::kStored : held_form(asked, w.stored_form());
+std::int64_t resident_bytes(const WeightSource& w, std::optional<HeldAs> asked, bool f32) {
+  const HeldAs form = f32 || !asked ? HeldAs::kStored : held_form(*asked, w.stored_form());
   switch (form) {
     case HeldAs::kInt8:
       return w.elements();
@@ -187,7 +183,7 @@ Result<std::unique_ptr<Model>> Model::load_dummy(Graph graph, LoadOptions option
   FL_ASSIGN(model->sources_, make_dummy_weights(model->graph_));
   LoadProgress progress(std::exchange(model->options_.progress, {}));
   for (const auto& source : model->sources_) {
-    progress.expect(resident_bytes(*source, HeldAs::kStored, model->options_.f32));
+    progress.expect(resident_bytes(*source, std::nullopt, model->options_.f32));
   }
   FL_TRY(model->build([&](const Node& node) { progress.take(model->graph_, node); }));
   return model;
@@ -196,7 +192,7 @@ Result<std::unique_ptr<Model>> Model::load_dummy(Graph graph, LoadOptions option
 Status Model::build(const std::function<void(const Node&)>& packed) {
   std::int64_t resident = 0;
   std::vector<const WeightSource*> weights;
-  const std::vector<HeldAs> asked = asked_forms(graph_, options_.settings);
+  const std::vector<std::optional<HeldAs>> asked = asked_forms(graph_, options_.settings);
   for (const auto& source : sources_) {
     resident += resident_bytes(*source, asked[weights.size()], options_.f32);
     weights.push_back(source.get());

@@ -17,6 +17,7 @@
 #include "checkpoint/folder_listing.h"
 #include "checkpoint/mxfp4.h"
 #include "device/cpu/quantise.h"
+#include "engine/held_form.h"
 #include "engine/weight_source.h"
 
 namespace firstlight {
@@ -36,14 +37,6 @@ struct Wish {
   bool other = false;  // is read in other ways too
 };
 
-/// What a run with --quantize holds the weights of that slot as.
-HeldAs wanted_of(const Graph& graph, const Node& node, std::string_view slot, const QuantiseOptions& o) {
-  const std::string_view op = node.contract->name;
-  if (op == "linear" && slot == "weight" && graph.spec(node).text("precision") == "model") return o.weights;
-  if (op == "moe_experts" && (slot == "gate" || slot == "up" || slot == "down")) return o.experts;
-  return HeldAs::kStored;
-}
-
 /// By entry of the checkpoint. A tensor whose parts go to different uses has all of their wishes.
 std::vector<Wish> wishes_of(const Graph& graph, const Checkpoint& checkpoint, const BoundWeights& bound,
                             const QuantiseOptions& options) {
@@ -62,7 +55,9 @@ std::vector<Wish> wishes_of(const Graph& graph, const Checkpoint& checkpoint, co
         const auto entry = entry_at.find(data.data.data);
         if (entry == entry_at.end()) continue;
         Wish& wish = wishes[entry->second];
-        const HeldAs form = wanted_of(graph, node, node.contract->inputs[slot].name, options);
+        const HeldAs form =
+            asked_form(graph, node, node.contract->inputs[slot].name, options.weights, options.experts)
+                .value_or(HeldAs::kStored);
         if (form != HeldAs::kStored) wish.form = form;
         wish.other = wish.other || form == HeldAs::kStored || data.rows.transposed;
       }

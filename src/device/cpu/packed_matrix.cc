@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/round_up.h"
 #include "base/zeroed_memory.h"
 #include "device/cpu/quantise.h"
 
@@ -19,8 +20,6 @@ constexpr std::int64_t kPanel = PackedMatrix::kPanel;
 constexpr std::int64_t kCacheLine = 64;
 
 std::int64_t panels_for(std::int64_t rows) { return (rows + kPanel - 1) / kPanel; }
-
-std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 std::int64_t scale_bytes_of_panel(std::int64_t k, Packing target) {
   const std::int64_t groups = (k + kWeightGroup - 1) / kWeightGroup;

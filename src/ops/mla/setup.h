@@ -5,14 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/round_up.h"
 #include "device/cpu/kernels.h"
 #include "device/cpu/packed_matrix.h"
 #include "ops/kernel.h"
 #include "ops/mla/kernels.h"
 
 namespace firstlight {
-
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 /// A page of the cache is a tile.
 static_assert(kMlaTileRows == kPageTokens);
