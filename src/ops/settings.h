@@ -25,7 +25,7 @@ enum class KeySearch : std::uint8_t {
 struct RunSettings {
   HeldAs weights = HeldAs::kStored;
   HeldAs experts = HeldAs::kStored;  // of moe_experts
-  /// Activations that meet weights of 8 or 4 bits have 8 bits, a scale a row and group of 128. Those of
+  /// Activations that meet weights of 8 or 4 bits have 8 bits, a scale a row and group (gemm.h). Those of
   /// `linear` have 16 where the weights have 8: most of what 8 bits lose is lost there, not in the experts.
   bool wide_activations = true;
   /// mla over all positions: rows of prompts are computed from expanded keys and values, rows that the model

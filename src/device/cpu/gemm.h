@@ -7,9 +7,9 @@
 //   kBF16  x is rounded to bf16 (nearest even); y = 0; for pairs (k, k+1) ascending: y = y + x_{k+1} w_{k+1}
 //          (fused), then + x_k w_k (fused), in the model of vdpbf16ps: denormal inputs are zero and tiny
 //          results become zero, whatever MXCSR says. f32 weights make it kF32.
-// Quantised weights have one arithmetic of their own. Groups of 128 values of x become codes -127..127
-// (nearest even of x 127 / max|x|) and a scale s_g = max|x| / 127; sums of products of codes are exact
-// integers.
+// Quantised weights have one arithmetic of their own. Groups of values of x, 256 beside weights of 8 bits and
+// 128 beside 4 bits, become codes -127..127 (nearest even of x 127 / max|x|) and a scale s_g = max|x| / 127;
+// sums of products of codes are exact integers.
 //   int8        y = 0; for groups g ascending: y = fma(sum_g, s_g, y); then y = y w_scale
 //   int8, wide  the same with 256 times the codes, plus second codes: nearest even of 256 times what the
 //   first

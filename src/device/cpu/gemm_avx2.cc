@@ -16,7 +16,6 @@ constexpr int vecs_for(int rows) { return rows <= 2 ? 2 : 1; }
 // are met once a group and stay in memory; what weights are unpacked with comes from memory, too.
 constexpr int kMaxQuantisedRows = 6;
 constexpr bool kSumsInMemory = true;
-constexpr int kGroupVecs = static_cast<int>(kActivationGroup) / kLanes;
 
 FL_INLINE IVec broadcast_4(const std::byte* p) {
   std::int32_t four;
@@ -48,14 +47,14 @@ FL_INLINE __m256i add_halves_to(__m256i acc, __m256i a) {
 /// with its signs: more instructions for every product. 16 bits also hold both codes of a wide x at once.
 template <int Terms>
 struct Int8Sums {
-  using Group = QuantGroup<std::int16_t, 1>;  // of every 4 values in the order 0, 2, 1, 3
+  using Group = QuantGroup<std::int16_t, 1, kInt8Group>;  // of every 4 values in the order 0, 2, 1, 3
   static constexpr int kPasses = 1;
   static constexpr int kPhases = 2;  // k and k + 2, then k + 1 and k + 3
   static constexpr std::int64_t kXBytes = 8;
-  FL_INLINE void put(Group& g, const IVec (&codes)[Terms][kGroupVecs]) {
+  FL_INLINE void put(Group& g, const IVec (&codes)[Terms][kInt8Group / kLanes]) {
     IVec sum = broadcast_int(0);
 #pragma GCC unroll 8
-    for (int i = 0; i < kGroupVecs; ++i) {
+    for (int i = 0; i < kInt8Group / kLanes; ++i) {
       IVec x = codes[0][i];
       if constexpr (Terms == 2) x = shift_left<8>(x) + codes[1][i];
       const __m256i halves = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.lo, x.hi), 0xd8);
@@ -71,6 +70,15 @@ struct Int8Sums {
     if (phase == 0) return {and_memory(lo, kEvenBytes), and_memory(hi, kEvenBytes)};
     return {_mm256_srli_epi16(lo, 8), _mm256_srli_epi16(hi, 8)};
   }
+  static constexpr std::int64_t kWideBytes = 128;
+  FL_INLINE void widen(std::byte* to, const std::byte* from) {
+    for (int phase = 0; phase < 2; ++phase) {
+      store_int(reinterpret_cast<std::int32_t*>(to + 64 * phase), load_w(from, phase));
+    }
+  }
+  FL_INLINE IVec load_wide(const std::byte* p, int phase) {
+    return load_int(reinterpret_cast<const std::int32_t*>(p + 64 * phase));
+  }
   FL_INLINE IVec load_x(const std::byte* p, int phase) { return broadcast_4(p + 4 * phase); }
   FL_INLINE IVec dot(IVec acc, IVec w, IVec x) {
     return {add_to(acc.lo, _mm256_madd_epi16(w.lo, x.lo)), add_to(acc.hi, _mm256_madd_epi16(w.hi, x.hi))};
@@ -83,14 +91,14 @@ struct Int8Sums {
 template <int Bias>
 struct NibbleSums {
   static_assert(16 * 127 * Bias < 32768 && 2 * 127 * 2 * Bias < 32768);
-  using Group = QuantGroup<std::int8_t, 1>;
+  using Group = QuantGroup<std::int8_t, 1, kNibbleGroup>;
   static constexpr int kPasses = 1;
   static constexpr int kPhases = 1;
   static constexpr std::int64_t kXBytes = 4;
-  FL_INLINE void put(Group& g, const IVec (&codes)[1][kGroupVecs]) {
-    __m128i fours[kGroupVecs / 2];  // sums of each 4th code of 32
+  FL_INLINE void put(Group& g, const IVec (&codes)[1][kNibbleGroup / kLanes]) {
+    __m128i fours[kNibbleGroup / kLanes / 2];  // sums of each 4th code of 32
 #pragma GCC unroll 4
-    for (int s = 0; s < kGroupVecs / 2; ++s) {
+    for (int s = 0; s < kNibbleGroup / kLanes / 2; ++s) {
       store_bytes(g.codes[0] + 2 * s * kLanes, codes[0][2 * s]);
       store_bytes(g.codes[0] + (2 * s + 1) * kLanes, codes[0][2 * s + 1]);
       const IVec two = codes[0][2 * s] + codes[0][2 * s + 1];

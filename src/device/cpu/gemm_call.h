@@ -13,21 +13,25 @@ struct PanelSpan {
 };
 
 /// Values of a row of X that share a scale where X is quantised.
-inline constexpr std::int64_t kActivationGroup = 128;
+inline constexpr std::int64_t kInt8Group = 256;    // beside weights of 8 bits
+inline constexpr std::int64_t kNibbleGroup = 128;  // beside weights of 4 bits
 /// Such a group prepared for a kernel. Codes and starts are as the kernel of an instruction set likes them.
-template <class Code, int Terms>
+template <class Code, int Terms, std::int64_t Values>
 struct QuantGroup {
-  Code codes[Terms][kActivationGroup];
+  static constexpr std::int64_t kValues = Values;
+  Code codes[Terms][Values];
   std::int32_t start[4];  // what sums of products begin with, to take the bias of unsigned weights out
   float scale;
   float unused[3];
 };
 /// Room for any of them.
-inline constexpr std::int64_t kQuantGroupBytes = sizeof(QuantGroup<std::int16_t, 1>);
-static_assert(kQuantGroupBytes == sizeof(QuantGroup<std::int8_t, 2>));
+inline constexpr std::int64_t kQuantGroupBytes = sizeof(QuantGroup<std::int16_t, 1, kInt8Group>);
+static_assert(kQuantGroupBytes == sizeof(QuantGroup<std::int8_t, 2, kInt8Group>));
+static_assert(kQuantGroupBytes >=
+              kInt8Group / kNibbleGroup * sizeof(QuantGroup<std::int8_t, 1, kNibbleGroup>));
 /// Bytes from one row of quantised values to the next, as `code_rows` writes them and `prepare` reads them.
 constexpr std::int64_t coded_row_stride(std::int64_t k) {
-  return (k + kActivationGroup - 1) / kActivationGroup * kQuantGroupBytes;
+  return (k + kInt8Group - 1) / kInt8Group * kQuantGroupBytes;
 }
 /// Twice the values of E2M1 by code, plus 12. Not inline: one instruction set's object would lend it to
 /// others.

@@ -53,7 +53,7 @@ CodedRow coded(const float* w, std::int64_t k, Packing packing) {
 
 struct CodedX {
   std::vector<int> codes;
-  std::vector<float> scales;  // of each 128
+  std::vector<float> scales;  // of each group
 };
 
 /// A product of one of the kinds: the packing of the weights, and whether x has 16 bits.
@@ -64,10 +64,14 @@ struct Kind {
 constexpr std::array kKinds = {Kind{Packing::kInt8, false}, Kind{Packing::kInt8, true},
                                Kind{Packing::kInt4, false}, Kind{Packing::kMxfp4, false}};
 
-CodedX coded_x(const float* x, std::int64_t k, bool wide) {
+/// Values of x that share a scale.
+std::int64_t group_of(Packing packing) { return packing == Packing::kInt8 ? 256 : 128; }
+
+CodedX coded_x(const float* x, std::int64_t k, Packing packing, bool wide) {
   CodedX row;
-  for (std::int64_t from = 0; from < k; from += 128) {
-    const std::int64_t to = std::min<std::int64_t>(k, from + 128);
+  const std::int64_t group = group_of(packing);
+  for (std::int64_t from = 0; from < k; from += group) {
+    const std::int64_t to = std::min(k, from + group);
     float most = 0;
     bool finite = true;
     for (std::int64_t i = from; i < to; ++i) {
@@ -89,14 +93,14 @@ CodedX coded_x(const float* x, std::int64_t k, bool wide) {
 
 float expected(const CodedX& x, const CodedRow& w, Packing packing) {
   const auto k = static_cast<std::int64_t>(w.codes.size());
-  const std::int64_t step = packing == Packing::kInt8 ? 128 : 32;
+  const std::int64_t step = packing == Packing::kInt8 ? group_of(packing) : 32;
   float y = 0;
   for (std::int64_t from = 0; from < k; from += step) {
     int sum = 0;
     for (std::int64_t i = from; i < std::min(k, from + step); ++i) {
       sum += x.codes[static_cast<std::size_t>(i)] * w.codes[static_cast<std::size_t>(i)];
     }
-    float scale = x.scales[static_cast<std::size_t>(from / 128)];
+    float scale = x.scales[static_cast<std::size_t>(from / group_of(packing))];
     if (packing != Packing::kInt8) scale *= w.scales[static_cast<std::size_t>(from / 32)];
     y = std::fmaf(static_cast<float>(sum), scale, y);
   }
@@ -147,7 +151,7 @@ void expect_stated(const std::vector<float>& x, const std::vector<float>& w, std
     for (const Isa isa : tested_isas()) {
       const std::vector<float> y = product(isa, x, 0, m, matrix, wide);
       for (std::int64_t r = 0; r < m; ++r) {
-        const CodedX codes = coded_x(&x[static_cast<std::size_t>(r * k)], k, wide);
+        const CodedX codes = coded_x(&x[static_cast<std::size_t>(r * k)], k, packing, wide);
         for (std::int64_t i = 0; i < n; ++i) {
           const float want = expected(codes, rows[static_cast<std::size_t>(i)], packing);
           const float got = y[static_cast<std::size_t>(r * n + i)];
@@ -218,7 +222,7 @@ TEST(GemmQuantised, CodedRowsGiveTheSameProducts) {
   std::mt19937 random(5);
   constexpr std::int64_t kRows = 9;
   constexpr std::int64_t kN = 40;
-  for (const std::int64_t k : {3, 128, 300}) {
+  for (const std::int64_t k : {3, 128, 256, 600}) {
     const std::vector<float> x = normals(random, kRows * k, 1);
     const std::vector<std::int32_t> chosen = {8, 0, 3, 3, 7, 1};
     std::vector<float> gathered;

@@ -67,6 +67,7 @@ class HotLoops(unittest.TestCase):
     def test_avx2(self):
         self.check("avx2", 3 * 6)
         self.check("avx2", 3 * 6, ("quantised_tile",))
+        self.check("avx2", 2 * 6, ("widened_tile",))
 
     def test_a_spill_is_seen(self):
         text = ("0000000000000000 <void x::tile<1>()>:\n"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@ class MoeExperts final : public Kernel {
         begin_(gate_up_.size() + 1),
         owner_(gate_up_.size()),
         load_(static_cast<std::size_t>(context.threads)),
+        place_(load_.size() + 1),
         rows_(static_cast<std::size_t>(limit_ * topk_)),
         slots_(rows_.size()) {
     used_.reserve(gate_up_.size());
@@ -75,7 +77,7 @@ class MoeExperts final : public Kernel {
         for (std::size_t e = 0; e < down_.size(); ++e) {
           const std::int64_t begin = std::max(mine.begin, begin_[e]);
           const std::int64_t end = std::min(mine.end, begin_[e + 1]);
-          if (begin < end) activate(e, begin, end, buffers);
+          if (begin < end) activate(e, begin, end - begin, buffers);
         }
       });
       pool.run(pairs * width_ * size_, [&](int thread) {
@@ -163,21 +165,30 @@ class MoeExperts final : public Kernel {
       *least += work_of(e);
       owner_[e] = static_cast<int>(least - load_.begin());
     }
+    std::ranges::fill(place_, 0);
+    for (const std::size_t e : used_) {
+      std::int64_t& rows = place_[static_cast<std::size_t>(owner_[e]) + 1];
+      rows = std::max(rows, begin_[e + 1] - begin_[e]);
+    }
+    std::partial_sum(place_.begin(), place_.end(), place_.begin());
     return *std::ranges::max_element(load_) * threads * 31 <= total * 32;
   }
 
-  void activate(std::size_t e, std::int64_t begin, std::int64_t end, const Buffers& buffers) const {
+  /// Rows [from, from + rows) of the buffers, of expert e.
+  void activate(std::size_t e, std::int64_t from, std::int64_t rows, const Buffers& buffers) const {
     const float* bias =
         gate_up_bias_.empty() ? nullptr : gate_up_bias_.data() + static_cast<std::int64_t>(e) * 2 * width_;
-    activate_(buffers.gate_up + begin * 2 * width_, bias, end - begin, width_, constants_.data(),
-              buffers.hidden + begin * width_);
+    activate_(buffers.gate_up + from * 2 * width_, bias, rows, width_, constants_.data(),
+              buffers.hidden + from * width_);
   }
 
-  /// All of an expert on one thread: what lies between its products stays near.
+  /// All of an expert on one thread: what lies between its products stays near, at the same place as that of
+  /// the thread's other experts.
   void whole_expert(std::size_t e, const NodeIo& io, const std::byte* coded_x, const Buffers& buffers,
                     int thread) const {
     const std::int64_t begin = begin_[e];
     const std::int64_t m = begin_[e + 1] - begin;
+    const std::int64_t place = place_[static_cast<std::size_t>(thread)];
     std::uint8_t* const scratch = scratch_of(buffers, thread);
     multiply(gate_up_[e],
              {.x = io.in(0),
@@ -185,13 +196,13 @@ class MoeExperts final : public Kernel {
               .coded_x = coded_x,
               .x_rows = rows_.data() + begin,
               .m = m,
-              .y = buffers.gate_up + begin * 2 * width_,
+              .y = buffers.gate_up + place * 2 * width_,
               .ldy = 2 * width_,
               .scratch = scratch},
              {0, gate_up_[e].panels()});
-    activate(e, begin, begin + m, buffers);
+    activate(e, place, m, buffers);
     multiply(down_[e],
-             {.x = buffers.hidden + begin * width_,
+             {.x = buffers.hidden + place * width_,
               .ldx = width_,
               .m = m,
               .y = buffers.parts + begin * size_,
@@ -276,6 +287,7 @@ class MoeExperts final : public Kernel {
   std::vector<std::int64_t> begin_;  // [experts + 1]
   std::vector<int> owner_;           // [experts] the thread that computes all of it
   std::vector<std::int64_t> load_;   // [threads] work dealt to it
+  std::vector<std::int64_t> place_;  // [threads + 1] the first of the rows of buffers that are its own
   std::vector<std::size_t> used_;    // experts with rows
   std::vector<std::int32_t> rows_;   // [pairs]
   std::vector<std::int32_t> slots_;  // [tokens, topk]
