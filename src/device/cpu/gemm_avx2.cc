@@ -14,8 +14,9 @@ constexpr int vecs_for(int rows) { return rows <= 2 ? 2 : 1; }
 
 // 6 x 16 columns of integers are 12 accumulators, with 2 weights, x and a product all 16 ymm. Their f32 sums
 // are met once a group and stay in memory; what weights are unpacked with comes from memory, too.
-constexpr int kMaxQuantisedRows = 6;
-constexpr bool kSumsInMemory = true;
+constexpr int kMaxInt8Rows = 6;
+constexpr int kMaxNibbleRows = 6;
+constexpr int kSumRows = 0;
 
 FL_INLINE IVec broadcast_4(const std::byte* p) {
   std::int32_t four;

@@ -11,9 +11,10 @@ namespace {
 constexpr int kMaxRows = 12;
 /// One panel, so that memory is read as one stream; few rows wait for memory, not for their few chains.
 constexpr int vecs_for(int) { return 2; }
-// 12 integer and 12 f32 accumulators, 2 weights and an x: 27 of 32.
-constexpr int kMaxQuantisedRows = 6;
-constexpr bool kSumsInMemory = false;
+// 12 integer and 12 f32 accumulators, 2 weights and an x: 27 of 32. Of 12 rows the f32 sums lie in memory.
+constexpr int kMaxInt8Rows = 12;
+constexpr int kMaxNibbleRows = 6;
+constexpr int kSumRows = 6;
 
 }  // namespace
 }  // namespace firstlight::avx512

@@ -10,8 +10,9 @@ namespace {
 // Nothing to keep in registers; small tiles compile faster.
 constexpr int kMaxRows = 4;
 constexpr int vecs_for(int) { return 2; }
-constexpr int kMaxQuantisedRows = 2;
-constexpr bool kSumsInMemory = false;
+constexpr int kMaxInt8Rows = 2;
+constexpr int kMaxNibbleRows = 2;
+constexpr int kSumRows = 2;
 
 }  // namespace
 }  // namespace firstlight::generic
