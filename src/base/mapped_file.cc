@@ -1,6 +1,5 @@
 #include "base/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,48 +10,11 @@
 #include <csignal>
 #include <mutex>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace firstlight {
 
 namespace {
-
-/// An open descriptor of a regular file and the size it had then.
-class OpenFile {
- public:
-  static Result<OpenFile> open(const std::string& path) {
-    // O_NONBLOCK: opening a pipe must not wait for a writer. It means nothing for regular files.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return Error{path + ": cannot be opened: " + system_error_text(errno)};
-    OpenFile file(fd);
-    struct stat info {};
-    if (::fstat(fd, &info) != 0) return Error{path + ": cannot be examined: " + system_error_text(errno)};
-    if (S_ISDIR(info.st_mode)) return Error{path + ": is a folder, expected a file"};
-    if (!S_ISREG(info.st_mode)) return Error{path + ": is not a regular file"};
-    file.size_ = static_cast<std::size_t>(info.st_size);
-    return file;
-  }
-  ~OpenFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  OpenFile(OpenFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  OpenFile& operator=(OpenFile&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-
-  [[nodiscard]] int fd() const { return fd_; }
-  [[nodiscard]] std::size_t size() const { return size_; }
-
- private:
-  explicit OpenFile(int fd) : fd_(fd) {}
-  int fd_;
-  std::size_t size_ = 0;
-};
 
 int system_advice(MappedFile::Advice advice) {
   switch (advice) {
@@ -129,12 +91,16 @@ bool name_is_taken(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-std::string system_error_text(int error_number) { return std::generic_category().message(error_number); }
-
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  FL_ASSIGN(OpenFile file, OpenFile::open(path));
+  FL_ASSIGN(const OpenFile file, OpenFile::open(path));
+  return map(file);
+}
+
+Result<MappedFile> MappedFile::map(const OpenFile& file) {
+  const std::string& path = file.path();
   MappedFile mapped;
   mapped.path_ = path;
+  mapped.modified_ = file.modified();
   if (file.size() == 0) return mapped;  // mmap refuses length 0
   void* const address = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.fd(), 0);
   if (address == MAP_FAILED) return Error{path + ": cannot be mapped: " + system_error_text(errno)};
@@ -150,6 +116,7 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
+      modified_(other.modified_),
       entry_(std::exchange(other.entry_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
@@ -158,6 +125,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     path_ = std::move(other.path_);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
+    modified_ = other.modified_;
     entry_ = std::exchange(other.entry_, nullptr);
   }
   return *this;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/open_file.h"
 #include "base/result.h"
 
 namespace firstlight {
@@ -19,6 +20,7 @@ class MappedFile {
   enum class Advice { kNormal, kSequential, kRandom, kWillNeed, kDontNeed };
 
   static Result<MappedFile> open(const std::string& path);
+  static Result<MappedFile> map(const OpenFile& file);
 
   MappedFile() = default;
   ~MappedFile();
@@ -30,6 +32,7 @@ class MappedFile {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
   [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::int64_t modified() const { return modified_; }  // see OpenFile
 
   /// A hint about [offset, offset + length), cut to the file; the system may ignore it, so nothing is
   /// returned.
@@ -42,6 +45,7 @@ class MappedFile {
   std::string path_;
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
+  std::int64_t modified_ = 0;
   void* entry_ = nullptr;  // of the list that guard_mapped_files() looks through
 };
 
@@ -55,8 +59,5 @@ bool name_is_taken(const std::string& path);
 
 /// The whole of a regular file; an Error if it is larger than `max_bytes`.
 Result<std::string> read_file(const std::string& path, std::size_t max_bytes);
-
-/// "No such file or directory" for the given errno.
-std::string system_error_text(int error_number);
 
 }  // namespace firstlight

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,8 @@ class SafetensorsWriter {
   /// Bytes [at, at + count) of the tensor of that index. Each byte must be written once. From any thread.
   Status write(std::size_t tensor, std::int64_t at, const void* data, std::int64_t count);
   Status commit();
+  /// The bytes of the file before its data.
+  [[nodiscard]] std::string_view head() const;
 
  private:
   struct State;

@@ -29,7 +29,8 @@ class PendingFile {
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
 
-  Status create() {
+  /// An Error also when the disk has not room for `bytes`.
+  Status create(std::int64_t bytes) {
     // A link is followed, so that the file it leads to is replaced; anything that is no file is left alone.
     std::error_code failure;
     std::filesystem::path target = path_;
@@ -45,7 +46,9 @@ class PendingFile {
     path_ = target.string();
     temporary_ = path_ + ".tmp-" + std::to_string(::getpid());
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return fd_ < 0 ? failed("be created") : Status();
+    if (fd_ < 0) return failed("be created");
+    // Not every file system can: then writing tells.
+    return ::fallocate(fd_, 0, 0, bytes) != 0 && errno == ENOSPC ? failed("be written") : Status();
   }
 
   [[nodiscard]] Status write(std::int64_t at, const void* data, std::size_t bytes) const {
@@ -116,6 +119,7 @@ Result<std::string> header_text(const std::string& path, const std::vector<const
 struct SafetensorsWriter::State {
   explicit State(const std::string& path) : file(path) {}
   PendingFile file;
+  std::string head;                 // all before the data: the header and its length
   std::vector<std::int64_t> begin;  // by tensor: where its bytes are in the file
   std::vector<std::int64_t> bytes;
   std::atomic<std::int64_t> missing = 0;
@@ -150,10 +154,11 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
     state->missing += state->bytes[i];
     end += state->bytes[i];
   }
-  FL_TRY(state->file.create());
+  FL_TRY(state->file.create(end));
   const std::uint64_t length = header.size();
-  FL_TRY(state->file.write(0, &length, sizeof(length)));
-  FL_TRY(state->file.write(sizeof(length), header.data(), header.size()));
+  state->head.assign(reinterpret_cast<const char*>(&length), sizeof(length));
+  state->head += header;
+  FL_TRY(state->file.write(0, state->head.data(), state->head.size()));
   return SafetensorsWriter(std::move(state));
 }
 
@@ -162,6 +167,8 @@ Status SafetensorsWriter::write(std::size_t tensor, std::int64_t at, const void*
   state_->missing -= count;
   return state_->file.write(state_->begin[tensor] + at, data, static_cast<std::size_t>(count));
 }
+
+std::string_view SafetensorsWriter::head() const { return state_->head; }
 
 Status SafetensorsWriter::commit() {
   check(state_->missing == 0, "every byte of a safetensors file written once");

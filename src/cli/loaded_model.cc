@@ -38,7 +38,18 @@ std::optional<std::int64_t> stored_bytes(const ModelFlags& flags, const Result<C
 
 Result<std::unique_ptr<Model>> load_model(const ModelFlags& flags, Graph graph, const Checkpoint& checkpoint,
                                           LoadOptions options) {
-  if (flags.dummy) return Model::load_dummy(std::move(graph), std::move(options));
+  if (flags.dummy) {
+    if (flags.keep_packed.when == KeepPacked::When::kAlways) {
+      return Error{"--packed-cache names a folder, but the weights of --load-format dummy are not kept"};
+    }
+    return Model::load_dummy(std::move(graph), std::move(options));
+  }
+  std::optional<ProgressLine> writing;  // its clock starts when the weights are there
+  options.keep_packed = flags.keep_packed;
+  options.write_progress = [&](std::int64_t done, std::int64_t total) {
+    if (!writing) writing.emplace("writing packed weights", ProgressLine::Unit::kBytes);
+    writing->update(done, total);
+  };
   return Model::load(std::move(graph), checkpoint, std::move(options));
 }
 

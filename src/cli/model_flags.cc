@@ -87,6 +87,22 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
          "formats that config.json declares (dummy), to measure a model without its weights")
       ->check(one_of({"auto", "dummy"}))
       ->type_name("auto|dummy");
+  app.add_option_function<std::string>(
+         "--packed-cache",
+         [&flags](const std::string& where) {
+           using When = KeepPacked::When;
+           flags.keep_packed.when = where == "off"    ? When::kNever
+                                    : where == "auto" ? When::kIfItPays
+                                                      : When::kAlways;
+           flags.keep_packed.folder = where == "off" || where == "auto" ? "" : where;
+         },
+         "Where weights are kept as they lie in memory, so that the next start reads them from there: beside "
+         "the "
+         "checkpoint when that pays (auto, default: 256 MB or more, in clearly fewer bits than they are "
+         "stored in), "
+         "nowhere (off), or always in a folder of yours")
+      ->check(folder_or({"auto", "off"}))
+      ->type_name("auto|off|FOLDER");
   add_settings_flags(app, flags.settings);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/packed_cache.h"
 #include "ops/settings.h"
 
 namespace CLI {
@@ -18,6 +19,7 @@ struct ModelFlags {
   int threads = 0;           // 0: one a core
   std::int64_t context = 0;  // 0: the model's maximum, or what fits into memory
   bool dummy = false;        // --load-format dummy: random weights, none are read
+  KeepPacked keep_packed = {.when = KeepPacked::When::kIfItPays};
   RunSettings settings = {};
 };
 

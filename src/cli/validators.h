@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,19 @@ inline CLI::Validator one_of(std::vector<std::string> words) {
             std::string list;
             for (const std::string& word : words) list += (list.empty() ? "" : " or ") + word;
             return "must be " + list + ", not " + text;
+          },
+          "", ""};
+}
+
+/// A folder that exists, or one of the words.
+inline CLI::Validator folder_or(std::vector<std::string> words) {
+  return {[words = std::move(words)](std::string& text) {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+            std::error_code failure;
+            if (std::filesystem::is_directory(text, failure)) return std::string();
+            std::string list;
+            for (const std::string& word : words) list += word + ", ";
+            return "must be " + list + "or a folder that exists, not " + text;
           },
           "", ""};
 }

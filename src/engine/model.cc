@@ -10,6 +10,7 @@
 #include "checkpoint/weights.h"
 #include "engine/dummy_weights.h"
 #include "engine/held_form.h"
+#include "engine/packed_key.h"
 #include "engine/weight_source.h"
 #include "graph/passes.h"
 #include "ops/linear/pack_weight.h"
@@ -164,6 +165,13 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
   model->notices_ = std::move(bound.notices);
   model->notices_.insert(model->notices_.end(), checkpoint.notices().begin(), checkpoint.notices().end());
 
+  std::optional<Kept> kept;
+  if (const KeepPacked& keep = model->options_.keep_packed; keep.when != KeepPacked::When::kNever) {
+    const LoadOptions& o = model->options_;
+    kept = Kept{.path = packed_path(keep, checkpoint.folder(), form_name(o.f32, o.settings)),
+                .key = packed_key(g, checkpoint, bound.weights, o.f32, o.settings),
+                .stored_bytes = checkpoint.total_bytes()};
+  }
   const auto progress = std::make_shared<LoadProgress>(std::exchange(model->options_.progress, {}));
   for (WeightData& data : bound.weights) {
     progress->expect(stored_bytes(data));
@@ -173,7 +181,7 @@ Result<std::unique_ptr<Model>> Model::load(Graph graph, const Checkpoint& checkp
     };
     model->sources_.push_back(make_weight_source(std::move(data), released));
   }
-  FL_TRY(model->build([&](const Node& node) { progress->take(g, node); }));
+  FL_TRY(model->build([&](const Node& node) { progress->take(g, node); }, kept));
   progress->end();
   return model;
 }
@@ -189,7 +197,18 @@ Result<std::unique_ptr<Model>> Model::load_dummy(Graph graph, LoadOptions option
   return model;
 }
 
-Status Model::build(const std::function<void(const Node&)>& packed) {
+void Model::keep(PackedCache& cache, std::int64_t stored_bytes) {
+  // docs/decisions/0008-packed-cache.md has the measurements.
+  constexpr std::int64_t kWorthAFile = std::int64_t{256} << 20;
+  const bool pays = cache.bytes() >= kWorthAFile && cache.bytes() / 3 <= stored_bytes / 4;
+  if (!cache.complete() && (pays || options_.keep_packed.when == KeepPacked::When::kAlways)) {
+    cache.write(options_.write_progress);
+  }
+  options_.write_progress = {};
+  notices_.insert(notices_.end(), cache.notices().begin(), cache.notices().end());
+}
+
+Status Model::build(const std::function<void(const Node&)>& packed, const std::optional<Kept>& kept) {
   std::int64_t resident = 0;
   std::vector<const WeightSource*> weights;
   const std::vector<std::optional<HeldAs>> asked = asked_forms(graph_, options_.settings);
@@ -212,6 +231,11 @@ Status Model::build(const std::function<void(const Node&)>& packed) {
                          .settings = o.settings,
                          .keep = {},
                          .pool = pool_.get()};
+  std::optional<PackedCache> cache;
+  if (kept) {
+    cache.emplace(kept->path, kept->key, *pool_);
+    program.store = &*cache;
+  }
   for (const std::string& name : o.keep) {
     const auto value = g.find(name);
     if (!value) return Error{"the model has no value named " + name};
@@ -220,6 +244,7 @@ Status Model::build(const std::function<void(const Node&)>& packed) {
   FL_ASSIGN(program_, Program::compile(g, program, weights, packed));
   vocab_ = g.values()[static_cast<std::size_t>(g.logits())].type.width();
   weight_bytes_ = program_->weight_bytes();
+  if (cache) keep(*cache, kept->stored_bytes);
   const std::int64_t pages = o.sequences * ((o.context + kPageTokens - 1) / kPageTokens);
   FL_ASSIGN(cache_, CachePool::create(cache_layout_of(g, o.f32), pages, o.sequences));
   return {};

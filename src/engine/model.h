@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "cache/cache.h"
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/isa.h"
+#include "engine/packed_cache.h"
 #include "engine/program.h"
 #include "graph/graph.h"
 #include "ops/kernel.h"
@@ -33,6 +35,10 @@ struct LoadOptions {
   std::vector<std::string> keep;     // named values that must be readable after a step
   /// Bytes of weights read so far and in all; called a few times a second during load.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
+  KeepPacked keep_packed = {};
+  /// Bytes of packed weights written so far and in all, after a load whose weights are kept; called a few
+  /// times a second.
+  std::function<void(std::int64_t done, std::int64_t total)> write_progress = {};
 };
 
 class Model {
@@ -65,8 +71,14 @@ class Model {
  private:
   Model() = default;
   static Result<std::unique_ptr<Model>> prepare(Graph graph, LoadOptions options);
-  /// Compiles the program from `sources_` and makes the caches; `packed` as in Program::compile.
-  Status build(const std::function<void(const Node&)>& packed);
+  /// Compiles the program from `sources_` and makes the caches; `packed` as in Program::compile. Matrices are
+  /// kept as `kept` says, if given.
+  struct Kept {
+    std::string path, key;
+    std::int64_t stored_bytes;  // that the matrices are made from, and a little more
+  };
+  Status build(const std::function<void(const Node&)>& packed, const std::optional<Kept>& kept = {});
+  void keep(PackedCache& cache, std::int64_t stored_bytes);
   Status choose_context(std::int64_t weight_bytes);
 
   Graph graph_;

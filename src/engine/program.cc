@@ -85,7 +85,8 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, const Prog
                           .f32 = options.f32,
                           .threads = options.threads,
                           .settings = options.settings,
-                          .pool = options.pool};
+                          .pool = options.pool,
+                          .store = options.store};
     for (std::size_t s = 0; s < node.inputs.size(); ++s) {
       for (const ValueId v : node.inputs[s]) {
         const Value& value = graph.values()[static_cast<std::size_t>(v)];

@@ -24,8 +24,9 @@ struct ProgramOptions {
   bool f32 = true;
   int threads = 1;
   RunSettings settings = {};
-  std::vector<ValueId> keep;   // values that stay readable until the next step
-  ThreadPool* pool = nullptr;  // packs the weights; null: the calling thread does
+  std::vector<ValueId> keep;     // values that stay readable until the next step
+  ThreadPool* pool = nullptr;    // packs the weights; null: the calling thread does
+  PackedStore* store = nullptr;  // of matrices packed before
 };
 
 /// The declarations of all nodes, and where they lie.

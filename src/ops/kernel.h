@@ -11,6 +11,7 @@
 #include "base/tensor.h"
 #include "base/thread_pool.h"
 #include "device/cpu/isa.h"
+#include "device/cpu/packed_store.h"
 #include "ops/contract.h"
 #include "ops/settings.h"
 
@@ -110,7 +111,8 @@ struct KernelContext {
   bool f32 = true;  // f32 mode: f32 arithmetic and caches; else bf16 products, f32 sums
   int threads = 1;
   RunSettings settings = {};
-  ThreadPool* pool = nullptr;  // for packing; null: the calling thread does it all
+  ThreadPool* pool = nullptr;    // for packing; null: the calling thread does it all
+  PackedStore* store = nullptr;  // of matrices packed before
 
   /// Weights of a slot by name; empty when not given.
   [[nodiscard]] const std::vector<const WeightSource*>& weight_list(std::string_view slot) const;

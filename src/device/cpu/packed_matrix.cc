@@ -221,7 +221,7 @@ std::string two_dimensions(const TensorView& w) {
 class Packer {
  public:
   static Result<PackedMatrix> pack(std::span<const Rows> parts, std::int64_t k, Packing target,
-                                   ThreadPool* pool) {
+                                   ThreadPool* pool, const StoredAs& as) {
     // Offsets inside kernels stay far from overflow with these bounds.
     if (k <= 0 || k > (std::int64_t{1} << 32)) {
       return Error{"pack: K must be between 1 and 2^32, got " + std::to_string(k)};
@@ -251,6 +251,7 @@ class Packer {
     if (m.data_ == nullptr) {
       return Error{"pack: not enough memory for " + std::to_string(m.bytes()) + " bytes of weights"};
     }
+    if (as.store != nullptr && as.store->restore(stored_name(m, as), m.data_, m.bytes())) return m;
     if (pool == nullptr) {
       fill(m, parts, {0, m.panels()});
     } else {
@@ -260,6 +261,15 @@ class Packer {
   }
 
  private:
+  /// "lm_head.weight int8 [1024, 4096]", the outputs of each part: they decide where panels end.
+  static std::string stored_name(const PackedMatrix& m, const StoredAs& as) {
+    std::string name = as.rows + " " + std::string(packing_name(m.packing_)) + " [";
+    for (const PackedPart& part : m.parts_) {
+      name += std::to_string(part.columns.end - part.columns.begin) + ", ";
+    }
+    return name + std::to_string(m.k_) + "]";
+  }
+
   static void fill(PackedMatrix& m, std::span<const Rows> parts, Range panels) {
     if (m.packing_ != Packing::kF32 && m.packing_ != Packing::kBF16) return fill_quantised(m, parts, panels);
     const std::int64_t row_bytes = m.panel_bytes_ / kPanel;
@@ -407,14 +417,14 @@ Result<PackedMatrix> pack(std::span<const TensorView> parts, Packing target, Thr
     }
     rows.emplace_back(w, target);
   }
-  return Packer::pack(rows, parts.empty() ? 1 : parts[0].shape[1], target, pool);
+  return Packer::pack(rows, parts.empty() ? 1 : parts[0].shape[1], target, pool, {});
 }
 
-Result<PackedMatrix> pack(std::span<const RowSource> parts, std::int64_t k, Packing target,
-                          ThreadPool* pool) {
+Result<PackedMatrix> pack(std::span<const RowSource> parts, std::int64_t k, Packing target, ThreadPool* pool,
+                          const StoredAs& as) {
   std::vector<Rows> rows;
   for (const RowSource& source : parts) rows.emplace_back(source, k, target);
-  return Packer::pack(rows, k, target, pool);
+  return Packer::pack(rows, k, target, pool, as);
 }
 
 }  // namespace firstlight

@@ -24,11 +24,16 @@
 #include "base/tensor.h"
 #include "base/thread_pool.h"
 #include "device/cpu/gemm_call.h"
+#include "device/cpu/packed_store.h"
 
 namespace firstlight {
 
 /// How products and sums are computed; see gemm.h.
 enum class Arithmetic : std::uint8_t { kF32, kBF16 };
+
+/// Of the bytes of packed matrices: layouts and roundings. To be raised when either changes, or what an
+/// earlier program left on the disk would be taken for this one's.
+inline constexpr int kPackingVersion = 1;
 
 /// What the weights of a PackedMatrix are held as.
 enum class Packing : std::uint8_t { kF32, kBF16, kInt8, kInt4, kMxfp4 };
@@ -95,7 +100,8 @@ struct RowSource {
 Result<PackedMatrix> pack(const TensorView& w, Packing target, ThreadPool* pool = nullptr);
 /// Packs [N_i, K] one after the other.
 Result<PackedMatrix> pack(std::span<const TensorView> parts, Packing target, ThreadPool* pool = nullptr);
+/// The same; or nothing is read from the parts, when the store has what `as` names.
 Result<PackedMatrix> pack(std::span<const RowSource> parts, std::int64_t k, Packing target,
-                          ThreadPool* pool = nullptr);
+                          ThreadPool* pool = nullptr, const StoredAs& as = {});
 
 }  // namespace firstlight

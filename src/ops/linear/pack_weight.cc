@@ -60,7 +60,9 @@ Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weigh
   FirstFailure failure;
   std::vector<RowSource> sources;
   std::int64_t before = 0;
+  StoredAs as{.store = context.store};
   for (const WeightSource* weight : weights) {
+    as.rows += (as.rows.empty() ? "" : " + ") + weight->name();
     const auto read = [&failure, weight, columns, before](std::int64_t row, float* out) {
       if (Status s = weight->read_rows(row, 1, out); !s.ok()) {
         std::fill_n(out, columns, 0.0F);
@@ -82,7 +84,7 @@ Result<PackedMatrix> pack_together(const std::vector<const WeightSource*>& weigh
     sources.push_back(std::move(source));
     before += weight->rows();
   }
-  Result<PackedMatrix> packed = pack(sources, columns, target, context.pool);
+  Result<PackedMatrix> packed = pack(sources, columns, target, context.pool, as);
   for (const WeightSource* weight : weights) weight->release();
   if (!failure.status().ok()) return Error{failure.status().error()};
   if (!packed.ok()) return Error{weights[0]->name() + ": " + packed.error().message};

@@ -83,7 +83,7 @@ class MlaCpu final : public Kernel {
     if (context.settings.expanded_prefill && chosen_width_ == 0) expanded_.emplace(setup_);
   }
 
-  Status pack_weights(const WeightSource& kv_b) {
+  Status pack_weights(const WeightSource& kv_b, PackedStore* store) {
     const MlaSetup& s = setup_;
     HeadReader reader(kv_b, s);
     const Packing packing = packed_as(kv_b.exact_in_bf16() ? DType::kBF16 : DType::kF32, s.arithmetic);
@@ -103,10 +103,16 @@ class MlaCpu final : public Kernel {
                               for (std::int64_t i = 0; i < s.nope; ++i) out[i] = head[i * s.latent + row];
                             }});
     }
-    FL_ASSIGN(absorb_k_, pack(transposed, s.nope, packing));
-    FL_ASSIGN(up_v_, pack(rows_of(s.nope, s.v), s.latent, packing));
+    // Heads, and the widths of both kinds of rows in one: with the sizes they say which rows these are.
+    const auto as = [&](const char* what) {
+      return StoredAs{
+          .store = store,
+          .rows = kv_b.name() + " " + what + " of " + std::to_string(s.nope) + " + " + std::to_string(s.v)};
+    };
+    FL_ASSIGN(absorb_k_, pack(transposed, s.nope, packing, nullptr, as("transposed keys")));
+    FL_ASSIGN(up_v_, pack(rows_of(s.nope, s.v), s.latent, packing, nullptr, as("values")));
     if (expanded_) {
-      FL_ASSIGN(up_k_, pack(rows_of(0, s.nope), s.latent, packing));
+      FL_ASSIGN(up_k_, pack(rows_of(0, s.nope), s.latent, packing, nullptr, as("keys")));
     }
     kv_b.release();
     return reader.status();
@@ -285,7 +291,7 @@ class MlaCpu final : public Kernel {
 
 Result<std::unique_ptr<Kernel>> make_mla_cpu(const KernelContext& context) {
   auto kernel = std::make_unique<MlaCpu>(context);
-  FL_TRY(kernel->pack_weights(context.weight("kv_b")));
+  FL_TRY(kernel->pack_weights(context.weight("kv_b"), context.store));
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 
