@@ -17,14 +17,15 @@ namespace firstlight {
 
 namespace {
 
-/// A file under a temporary name beside its destination; gone unless committed.
+/// A file without a name, where the file system can, else under a temporary one beside its destination; gone
+/// unless committed. Without a name it is gone also when the program is killed.
 class PendingFile {
  public:
   explicit PendingFile(const std::string& path) : path_(path) {}
   ~PendingFile() {
     if (fd_ < 0) return;
     ::close(fd_);
-    if (!committed_) ::unlink(temporary_.c_str());
+    if (named_ && !committed_) ::unlink(temporary_.c_str());
   }
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
@@ -45,7 +46,14 @@ class PendingFile {
     }
     path_ = target.string();
     temporary_ = path_ + ".tmp-" + std::to_string(::getpid());
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+    if (::access("/proc/self/fd", X_OK) == 0) {
+      fd_ = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    }
+    if (fd_ < 0) {
+      fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      named_ = fd_ >= 0;
+    }
     if (fd_ < 0) return failed("be created");
     // Not every file system can: then writing tells.
     return ::fallocate(fd_, 0, 0, bytes) != 0 && errno == ENOSPC ? failed("be written") : Status();
@@ -66,6 +74,11 @@ class PendingFile {
 
   Status commit() {
     if (::fsync(fd_) != 0) return failed("be written");
+    if (!named_) {
+      const std::string open_file = "/proc/self/fd/" + std::to_string(fd_);
+      named_ = ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+      if (!named_) return failed("be created");
+    }
     if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
       return Error{path_ + ": cannot be replaced: " + system_error_text(errno)};
     }
@@ -81,6 +94,7 @@ class PendingFile {
   std::string path_;
   std::string temporary_;
   int fd_ = -1;
+  bool named_ = false;
   bool committed_ = false;
 };
 

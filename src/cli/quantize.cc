@@ -20,6 +20,7 @@
 #include "cli/model_flags.h"
 #include "cli/terminal.h"
 #include "cli/validators.h"
+#include "engine/packed_cache.h"
 #include "engine/quantise.h"
 #include "python/tracer.h"
 
@@ -118,7 +119,8 @@ Status copy_others(const fs::path& from, const fs::path& to) {
   fs::directory_iterator entry(from, failure);
   for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
     const std::string name = entry->path().filename().string();
-    if (name == kConfigName || name.starts_with('.') || is_weight_file(name)) continue;
+    if (name == kConfigName || name.starts_with('.') || is_weight_file(name) || is_packed_name(name))
+      continue;
     if (!fs::is_regular_file(entry->path(), failure)) {
       failure.clear();
       say_warning(entry->path().string() + ": is not a file, and is not copied");

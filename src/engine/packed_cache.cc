@@ -15,9 +15,18 @@
 
 namespace firstlight {
 
+namespace {
+constexpr std::string_view kBegin = "firstlight-";
+constexpr std::string_view kEnding = ".packed";
+}  // namespace
+
+bool is_packed_name(std::string_view name) {
+  return name.find(kBegin) != std::string_view::npos && name.ends_with(kEnding);
+}
+
 std::string packed_path(const KeepPacked& keep, const std::string& checkpoint_folder,
                         const std::string& form) {
-  const std::string name = "firstlight-" + form + ".packed";
+  const std::string name = std::string(kBegin) + form + std::string(kEnding);
   if (keep.folder.empty()) return checkpoint_folder + "/" + name;
   std::error_code failure;
   std::filesystem::path whole = std::filesystem::weakly_canonical(checkpoint_folder, failure);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -32,6 +33,9 @@ struct KeepPacked {
 /// form.
 std::string packed_path(const KeepPacked& keep, const std::string& checkpoint_folder,
                         const std::string& form);
+
+/// Whether a file has such a name: it belongs to the checkpoint that it lies beside, and not to copies.
+bool is_packed_name(std::string_view name);
 
 class PackedCache final : public PackedStore {
  public:
