@@ -108,7 +108,11 @@ std::int64_t PackedFile::bytes_of(std::string_view name) const {
 
 Status PackedFile::read(std::string_view name, std::byte* to, ThreadPool& pool) const {
   const PackedIndex::Entry& entry = index_.entries.find(name)->second;
-  file_.expect(static_cast<std::size_t>(entry.at + entry.bytes), kAhead);
+  // Matrices are asked for in the order in which they were written: the end of the window that is read ahead
+  // moves on by what is read now.
+  const bool first = entry.first_block == 1;
+  file_.expect(static_cast<std::size_t>(entry.at + (first ? 0 : kAhead)),
+               static_cast<std::size_t>(entry.bytes + (first ? kAhead : 0)));
   const std::int64_t blocks = blocks_of(entry.bytes);
   std::atomic<std::int64_t> next = 0;  // in the order of the disk, whichever thread is free
   Failure failure;
