@@ -159,7 +159,6 @@ void print_loops(Isa isa, int rounds, double bytes, double pairs) {
                          query);
   const AlignedBytes tiles(kPages * kTileBytes);
   const AlignedBytes stored(kPages * kTileBytes * 2);
-  const AlignedBytes widened(operands.stored ? 64 : kPages * kTileBytes * 4);
   std::vector<const std::uint8_t*> rows;
   Words scale(kPageTokens), residual(kPageTokens), norm(kPageTokens);
   for (std::int64_t k = 0; k < kPages * kPageTokens; ++k) {
@@ -169,8 +168,7 @@ void print_loops(Isa isa, int rounds, double bytes, double pairs) {
       const std::uint16_t x = f32_to_bf16(keys[static_cast<std::size_t>(k * kDim + c)]);
       std::memcpy(key + c * 2, &x, sizeof(x));
     }
-    if (!operands.stored) operands.convert(key, kDim, widened.data() + k * kDim * 4);
-    rows.push_back(operands.stored ? key : widened.data() + k * kDim * 4);
+    rows.push_back(key);
     const KeyScale s =
         kernels.quantise_key(keys.data() + k * kDim, kDim,
                              tiles.data() + k / kPageTokens * kTileBytes + lane * 4, kPageTokens * 4);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <bitset>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -81,7 +80,6 @@ class DsaIndexCpu final : public Kernel {
         factor_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads_ * dim_)))),
         places_(context.caches),
         row_bytes_(dsa_index_key_elements(dim_) * static_cast<std::int64_t>(dtype_size(places_[0].dtype))),
-        operand_bytes_(dsa_index_key_elements(dim_) * static_cast<std::int64_t>(sizeof(float))),
         limits_(context.limits),
         threads_(context.threads) {}
 
@@ -156,8 +154,6 @@ class DsaIndexCpu final : public Kernel {
       head_stride = wide;
       // Of a thread.
       staging_floats = kPageTokens * op.dim_;
-      operand_bytes = op.operands_.stored ? 0 : kGroupPages * kPageTokens * op.operand_bytes_;
-      operands = carve.take<std::uint8_t>(operand_bytes * op.threads_);
       staging = carve.take<float>(staging_floats * op.threads_);
       tile_bytes = op.means_ ? kPageTokens * op.key_bytes_ : 0;
       tiles = carve.take<std::uint8_t>(tile_bytes * op.threads_);
@@ -170,7 +166,6 @@ class DsaIndexCpu final : public Kernel {
       bytes = carve.used();
     }
     [[nodiscard]] float* staging_of(int thread) const { return staging + thread * staging_floats; }
-    [[nodiscard]] std::uint8_t* operands_of(int thread) const { return operands + thread * operand_bytes; }
     [[nodiscard]] QueryScratch query_scratch(int thread) const {
       if (query_floats == 0) return {};
       float* memory = query_memory + thread * query_floats;
@@ -212,9 +207,9 @@ class DsaIndexCpu final : public Kernel {
     std::int32_t *kept_memory, *estimates, *candidates, *start;
     float *cells, *weights, *byte_weights, *staging, *query_memory;
     std::int8_t *bytes_of_heads, *linear;
-    std::uint8_t *tiles, *operands;
+    std::uint8_t* tiles;
     std::int64_t capacity, estimate_count, candidate_count, cell_floats, head_bytes, head_stride,
-        linear_bytes, staging_floats, operand_bytes, tile_bytes, query_floats, query_rows, half_floats, bytes;
+        linear_bytes, staging_floats, tile_bytes, query_floats, query_rows, half_floats, bytes;
   };
 
   [[nodiscard]] std::uint8_t* page_of(const Step& step, const SequenceRows& s, std::int64_t page,
@@ -458,28 +453,17 @@ class DsaIndexCpu final : public Kernel {
   }
 
   /// A page's keys lie apart from those of the next: the machine's own prefetching starts anew on each.
-  void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page) const {
-    const std::uint8_t* keys = page_of(step, sequence, page, bytes_ ? 1 : 0);
-    const std::int64_t size = bytes_ ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))
-                                     : page_keys_ * row_bytes_;
-    for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line);
-  }
-
-  /// The keys of a page as exact scores read them: as cached, or converted to `memory`.
-  void read_page(const Step& step, const SequenceRows& sequence, std::int64_t page, std::uint8_t* memory,
-                 const std::uint8_t** keys) const {
-    const std::uint8_t* stored = page_of(step, sequence, page, 0);
-    for (std::int64_t i = 0; i < page_keys_; ++i) {
-      keys[i] = stored + i * row_bytes_;
-      if (operands_.stored) continue;
-      operands_.convert(keys[i], dim_, memory + i * operand_bytes_);
-      keys[i] = memory + i * operand_bytes_;
-    }
+  void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page, bool bytes) const {
+    const std::uint8_t* keys = page_of(step, sequence, page, bytes ? 1 : 0);
+    const std::int64_t size = bytes ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))
+                                    : page_keys_ * row_bytes_;
+    // To the second level: the first has no room beside the queries.
+    for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line, 0, 2);
   }
 
   /// Offers the keys of some pages to the searches of neighbouring rows that want them and see them.
   void search_pages(const Step& step, const Scratch& scratch, Range pages, std::int64_t slot,
-                    std::int64_t count, int thread) const {
+                    std::int64_t count) const {
     std::array<std::int32_t, kPageTokens> lower;
     std::array<std::int32_t, kPageTokens> upper;
     std::array<std::int32_t, kPageTokens> position;
@@ -492,13 +476,14 @@ class DsaIndexCpu final : public Kernel {
         if (wants(searches[static_cast<std::size_t>(i)], page)) wanting[rows++] = slot + i;
       }
       const std::int64_t behind = page_behind(page, searches);
-      if (behind < pages.end) prefetch_page(step, sequence, behind);
+      if (behind < pages.end) prefetch_page(step, sequence, behind, searches[0].query.certified);
       const std::int64_t first_key = page * page_keys_;
       const ByteTile tile = byte_tile(page_of(step, sequence, page, 1));
       std::array<const std::uint8_t*, kPageTokens> keys;
-      bool have_keys = false;
+      const std::uint8_t* page_keys = page_of(step, sequence, page, 0);
       for (std::int64_t i = 0; i < page_keys_; ++i) {
         position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first_key + i);
+        keys[static_cast<std::size_t>(i)] = page_keys + i * row_bytes_;
       }
       for (std::size_t w = 0; w < rows; ++w) {
         const std::int64_t i = wanting[w];
@@ -508,16 +493,13 @@ class DsaIndexCpu final : public Kernel {
         if (search.query.certified) {
           kernels_.scan(search.query, heads_, dim_, tile, lanes_, lower.data(), upper.data());
         } else {
-          if (!have_keys) read_page(step, sequence, page, scratch.operands_of(thread), keys.data());
-          have_keys = true;
           operands_.score(search.query, heads_, dim_, keys.data(), visible, lower.data());
           upper = lower;
         }
         scratch.kept[i].offer(kernels_, lower.data(), upper.data(), position.data(), visible,
                               [&](KeptKeys& kept) {
                                 OpenKeys open = open_keys(search, kept, {INT32_MIN, INT32_MAX}, kept.lower());
-                                score_open(step, sequence, {&open, 1}, scratch.operands_of(thread));
-                                have_keys = false;  // they were in the same memory
+                                score_open(step, sequence, {&open, 1});
                               });
       }
       page = behind;
@@ -554,8 +536,7 @@ class DsaIndexCpu final : public Kernel {
   }
 
   /// Scores the open keys of neighbouring rows, a group of pages for all rows before the next.
-  void score_open(const Step& step, const SequenceRows& sequence, std::span<OpenKeys> rows,
-                  std::uint8_t* memory) const {
+  void score_open(const Step& step, const SequenceRows& sequence, std::span<OpenKeys> rows) const {
     constexpr std::int64_t kMost = kGroupPages * kPageTokens;
     std::array<const std::uint8_t*, kMost> keys;
     std::array<std::int32_t, kMost + 16> order;
@@ -567,7 +548,6 @@ class DsaIndexCpu final : public Kernel {
       }
       if (first == std::numeric_limits<std::int64_t>::max()) return;
       first &= -group;
-      std::bitset<kMost> converted;
       for (OpenKeys& row : rows) {
         const std::int32_t* open = row.open + row.next;
         const std::int64_t left = row.count - row.next;
@@ -575,14 +555,7 @@ class DsaIndexCpu final : public Kernel {
         // As many of the next keys are on their way from memory meanwhile.
         CachedKeys here(*this, step, sequence);
         for (; n < left && row.position[open[n]] < first + group; ++n) {
-          const std::int64_t key = row.position[open[n]];
-          const std::uint8_t*& operand = keys[static_cast<std::size_t>(n)];
-          operand = here[key];
-          if (operands_.stored) continue;
-          std::uint8_t* own = memory + (key - first) * operand_bytes_;
-          if (!converted.test(static_cast<std::size_t>(key - first))) operands_.convert(operand, dim_, own);
-          converted.set(static_cast<std::size_t>(key - first));
-          operand = own;
+          keys[static_cast<std::size_t>(n)] = here[row.position[open[n]]];
         }
         for (std::int64_t i = n; i < std::min(left, 2 * n); ++i) {
           const std::uint8_t* ahead = here[row.position[open[i]]];
@@ -617,7 +590,7 @@ class DsaIndexCpu final : public Kernel {
         if (two_stages(search)) choose_pages(search, search.estimates);
       }
     }
-    search_pages(step, scratch, {0, pages}, slot, item.rows, thread);
+    search_pages(step, scratch, {0, pages}, slot, item.rows);
     std::array<OpenKeys, kItemRows> open;
     for (std::int64_t r = 0; r < item.rows; ++r) {
       Search& search = searches[static_cast<std::size_t>(r)];
@@ -625,7 +598,7 @@ class DsaIndexCpu final : public Kernel {
       search.limits = choice_limits(kernels_, {&kept, 1}, pools_);
       open[static_cast<std::size_t>(r)] = open_keys(search, kept, search.limits, kept.score());
     }
-    score_open(step, *item.sequence, {open.data(), searches.size()}, scratch.operands_of(thread));
+    score_open(step, *item.sequence, {open.data(), searches.size()});
     for (std::int64_t r = 0; r < item.rows; ++r) {
       finish(io, searches[static_cast<std::size_t>(r)], {scratch.kept + slot + r, 1});
     }
@@ -669,7 +642,7 @@ class DsaIndexCpu final : public Kernel {
           }
         } else {
           const Range pages = static_range(pages_of(search.position), part, parts);
-          search_pages(step, scratch, pages, first + part, 1, thread);
+          search_pages(step, scratch, pages, first + part, 1);
         }
       });
     });
@@ -684,7 +657,7 @@ class DsaIndexCpu final : public Kernel {
           search.candidate_count = share.end;
           if (share.begin == share.end) return;
           search_pages(step, scratch, {search.candidates[share.begin], search.candidates[share.end - 1] + 1},
-                       first + part, 1, thread);
+                       first + part, 1);
         });
       });
     }
@@ -694,7 +667,7 @@ class DsaIndexCpu final : public Kernel {
         const KeptKeys& kept = scratch.kept[first + part];
         search.limits = choice_limits(kernels_, parts_of(first), pools_);
         OpenKeys open = open_keys(search, kept, search.limits, kept.score());
-        score_open(step, *search.sequence, {&open, 1}, scratch.operands_of(thread));
+        score_open(step, *search.sequence, {&open, 1});
       });
     });
     pool.run(work, [&](int thread) {
@@ -728,8 +701,7 @@ class DsaIndexCpu final : public Kernel {
   std::int64_t candidate_pages_;  // this many by their means
   float factor_;                  // (Hi Di)^-1/2
   std::vector<CachePlace> places_;
-  std::int64_t row_bytes_;      // of a key as cached
-  std::int64_t operand_bytes_;  // of a key that is converted
+  std::int64_t row_bytes_;  // of a key as cached
   StepLimits limits_;
   int threads_;
   std::vector<float> ape_;  // [kpool, dim]

@@ -601,9 +601,8 @@ TEST(DsaIndex, BoundsHoldTheExactScore) {
         std::vector<std::int32_t> start(n(wide));
         std::vector<std::uint8_t> tile(n(64 * bytes));
         std::array<float, 64> scale, residual, norm;
-        const std::int64_t elements = dsa_index_key_elements(dim);
-        const std::int64_t key_bytes = elements * (f32 ? 4 : 2);
-        std::vector<std::uint8_t> stored(n(64 * key_bytes)), widened(n(64 * elements * 4));
+        const std::int64_t key_bytes = dsa_index_key_elements(dim) * (f32 ? 4 : 2);
+        std::vector<std::uint8_t> stored(n(64 * key_bytes));
         std::array<const std::uint8_t*, 64> keys;
         std::vector<float> values(n(dim));
         for (std::int64_t t = 0; t < 64; ++t) {
@@ -613,8 +612,7 @@ TEST(DsaIndex, BoundsHoldTheExactScore) {
             const std::uint16_t narrow = f32_to_bf16(x);
             std::memcpy(key + i * (f32 ? 4 : 2), f32 ? static_cast<const void*>(&x) : &narrow, f32 ? 4 : 2);
           }
-          keys[n(t)] = operands.stored ? key : widened.data() + t * elements * 4;
-          if (!operands.stored) operands.convert(key, dim, widened.data() + t * elements * 4);
+          keys[n(t)] = key;
           operands.values(key, dim, values.data());
           const KeyScale s = kernels.quantise_key(values.data(), dim, tile.data() + t * 4, 64 * 4);
           scale[n(t)] = s.scale;

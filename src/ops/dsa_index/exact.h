@@ -13,8 +13,10 @@ namespace firstlight::FL_ISA_NS {
 #ifdef __AVX512F__
 constexpr int kKeys = 8;
 #else
-constexpr int kKeys = 4;
+constexpr int kKeys = 5;
 #endif
+// Keys whose lanes are folded together: whole blocks.
+constexpr int kFolded = kLanes / kKeys * kKeys;
 
 /// Order of a float as candidate_key has it: a < b as integers exactly if a < b, and NaN has a place.
 FL_INLINE IVec float_order(Vec a) {
@@ -33,7 +35,7 @@ FL_INLINE void dot_block(const float* cells, std::int64_t stride, const std::uin
     dot[i] = zero();
   }
   for (std::int64_t s = 0; s < steps; ++s) {
-    const auto q = P::load_cells(cells + s * stride);
+    const auto q = P::load_cells(cells + s * P::kVectors * stride, stride);
     FL_UNROLL
     for (int i = 0; i < kKeys; ++i) {
       dot[i] = P::dot(dot[i], q, P::broadcast_cell(key[i] + s * kCellBytes));
@@ -62,7 +64,7 @@ FL_INLINE void score_vector(const IndexQuery& query, std::int64_t stride, const 
   FL_UNROLL
   for (int i = 0; i < kLanes; ++i) sum[i] = zero();
   for (std::int64_t h = 0; h < stride; h += kLanes) {
-    Vec dot[kLanes];
+    Vec dot[kFolded];
     const unsigned mode = P::enter();
     dot_keys<P>(query.cells + h, stride, keys, steps, blocks, dot);
     P::leave(mode);
@@ -84,22 +86,22 @@ template <class P>
 void score(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const std::uint8_t* const* keys,
            std::int64_t count, std::int32_t* order) {
   const std::int64_t stride = up_to(heads, kLanes);
-  const std::int64_t steps = up_to(dim, 2) / P::kChannels;
-  for (std::int64_t i = 0; i < count; i += kLanes) {
-    const std::uint8_t* block[kLanes];
-    const auto n = static_cast<int>(count - i < kLanes ? count - i : kLanes);
-    for (int j = 0; j < kLanes; ++j) block[j] = keys[i + (j < n ? j : n - 1)];
+  const std::int64_t steps = up_to(dim, 2) / P::kChannels / P::kVectors;
+  for (std::int64_t i = 0; i < count; i += kFolded) {
+    const std::uint8_t* block[kFolded];
+    const auto n = static_cast<int>(count - i < kFolded ? count - i : kFolded);
+    for (int j = 0; j < kFolded; ++j) block[j] = keys[i + (j < n ? j : n - 1)];
     score_vector<P>(query, stride, block, steps, (n + kKeys - 1) / kKeys, order + i);
   }
 }
 
-/// q [heads, dim] -> cells [steps, heads rounded up to 16].
+/// q [heads, dim] -> cells [steps, P::kVectors, heads rounded up to 16].
 template <class P>
 FL_INLINE void pack_query(const float* q, std::int64_t heads, std::int64_t dim, float* cells) {
   const std::int64_t stride = up_to(heads, kLanes);
-  const std::int64_t steps = up_to(dim, 2) / P::kChannels;
+  const std::int64_t vectors = up_to(dim, 2) / P::kChannels;
   for (std::int64_t h = 0; h < stride; h += kLanes) {
-    for (std::int64_t s = 0; s < steps; s += kLanes) {
+    for (std::int64_t s = 0; s < vectors; s += kLanes) {
       const std::int64_t skipped = s * P::kChannels;
       Vec rows[kLanes];
       for (int i = 0; i < kLanes; ++i) {
@@ -107,7 +109,7 @@ FL_INLINE void pack_query(const float* q, std::int64_t heads, std::int64_t dim, 
         rows[i] = there ? P::cells_of(q + (h + i) * dim + skipped, dim - skipped) : zero();
       }
       transpose(rows);
-      for (int i = 0; i < kLanes && s + i < steps; ++i) store(cells + (s + i) * stride + h, rows[i]);
+      for (int i = 0; i < kLanes && s + i < vectors; ++i) store(cells + (s + i) * stride + h, rows[i]);
     }
   }
 }
@@ -118,12 +120,6 @@ void key_values(const std::uint8_t* key, std::int64_t dim, float* out) {
     const int n = dim - i < kLanes ? static_cast<int>(dim - i) : kLanes;
     store_n(out + i, P::load_values(key, i, n), n);
   }
-}
-
-template <class P>
-void convert_key(const std::uint8_t* key, std::int64_t dim, std::uint8_t* out) {
-  const std::int64_t width = up_to(dim, 2);
-  for (std::int64_t i = 0; i < width; i += kLanes) P::convert(key, i, width - i, out);
 }
 
 }  // namespace firstlight::FL_ISA_NS

@@ -15,7 +15,7 @@ struct ScoreError {
 
 /// A query of [heads, dim] as the loops below read it. H4, H16: heads rounded up to 4, 16; G: dim / 4, up.
 struct IndexQuery {
-  float* cells;         // [steps, H16] of 4 bytes: exact scores keep heads in lanes; see IndexOperands
+  float* cells;         // [dim rounded up to 2, H16]: exact scores keep heads in lanes; see operands.h
   float* weights;       // [H16] head weights with the constant factor
   std::int8_t* bytes;   // [H4 / 4, G, 4, 4]: four heads' four channels lie together
   std::int32_t* start;  // [H4] -128 * the sum of a head's bytes: what keys stored as k + 128 add too much
@@ -54,24 +54,20 @@ struct ByteTile {
   const float* norm;
 };
 
-/// Exact scores and their operands. Cached keys [dim rounded up to 2, with zeros]:
-///   f32 mode                     f32; each dot product is one chain over channels ascending
-///   bf16 mode                    bf16, as is the query; one chain of dot_pairs, denormals are zero
-///   bf16 mode where that is slow the same chain on keys widened to f32, which `convert` makes (AVX2)
+/// Exact scores. Cached keys [dim rounded up to 2, with zeros] are
+///   f32 mode   f32; a dot product is one chain over channels ascending
+///   bf16 mode  bf16, as is the query; a dot product is one chain of dot_pairs, where denormals are zero
 /// Scores are compared as integers in the order of candidate_key: see float_order.
 struct IndexOperands {
-  bool stored;  // operands are the keys as cached
   /// q [heads, dim], w [heads] -> the query in all forms; without scratch in those of `score` alone.
   void (*prepare_query)(const float* q, const float* w, float factor, std::int64_t heads, std::int64_t dim,
                         const QueryScratch& scratch, IndexQuery& query);
-  /// Order of I(t, .) of `count` operands. A score adds heads i, i + 16, ... to lane i and folds the lanes as
-  /// reduce_add does. Never that of -0. Up to 15 elements behind the last of `order` may be overwritten.
+  /// Order of I(t, .) of `count` cached keys. A score adds heads i, i + 16, ... to lane i and folds the lanes
+  /// as reduce_add does. Never that of -0. Up to 15 elements behind the last of `order` may be overwritten.
   void (*score)(const IndexQuery& query, std::int64_t heads, std::int64_t dim,
                 const std::uint8_t* const* keys, std::int64_t count, std::int32_t* order);
   /// A cached key's numbers as they take part in products.
   void (*values)(const std::uint8_t* key, std::int64_t dim, float* out);
-  /// A cached key to an operand of f32. Unless `stored`.
-  void (*convert)(const std::uint8_t* key, std::int64_t dim, std::uint8_t* out);
 };
 
 struct DsaIndexKernels {

@@ -1,5 +1,5 @@
-// How exact scores read queries and keys. One step of a dot product is a cell of 4 bytes, of a query and of a
-// key. Include after a simd_<isa>.h.
+// How exact scores read queries and keys. A step of a dot product takes 4 bytes of a key as cached, and one
+// or two vectors of cells of 4 bytes, one for each of 16 heads. Include after a simd_<isa>.h.
 #pragma once
 
 #ifndef FL_ISA_NS
@@ -17,13 +17,13 @@ FL_INLINE std::int64_t up_to(std::int64_t n, std::int64_t unit) { return (n + un
 /// f32: a channel a step.
 struct F32Keys {
   using Cells = Vec;
-  static constexpr std::int64_t kChannels = 1;  // of a step
-  static constexpr bool kStored = true;         // keys are read as they are cached
+  static constexpr std::int64_t kChannels = 1;  // of a query's cell
+  static constexpr std::int64_t kVectors = 1;   // of a query's cells, in a step
   static constexpr double kTiny = 0x1p-149;     // what an operation may lose below the normal numbers
 
   FL_INLINE unsigned enter() { return 0; }
   FL_INLINE void leave(unsigned) {}
-  FL_INLINE Cells load_cells(const float* p) { return load(p); }
+  FL_INLINE Cells load_cells(const float* p, std::int64_t) { return load(p); }
   FL_INLINE Cells broadcast_cell(const std::uint8_t* p) {
     return broadcast(*reinterpret_cast<const float*>(p));
   }
@@ -37,7 +37,6 @@ struct F32Keys {
   FL_INLINE Vec load_values(const std::uint8_t* key, std::int64_t i, int n) {
     return load_n(reinterpret_cast<const float*>(key) + i, n);
   }
-  FL_INLINE void convert(const std::uint8_t*, std::int64_t, std::int64_t, std::uint8_t*) {}
 };
 
 FL_INLINE Vec without_denormals(Vec x) { return select(less(abs(x), broadcast(0x1p-126F)), zero(), x); }
@@ -58,9 +57,11 @@ struct Bf16Keys {
 struct PairKeys : Bf16Keys {
   using Cells = Pairs;
   static constexpr std::int64_t kChannels = 2;
-  static constexpr bool kStored = true;
+  static constexpr std::int64_t kVectors = 1;
 
-  FL_INLINE Cells load_cells(const float* p) { return load_pairs(reinterpret_cast<const std::uint16_t*>(p)); }
+  FL_INLINE Cells load_cells(const float* p, std::int64_t) {
+    return load_pairs(reinterpret_cast<const std::uint16_t*>(p));
+  }
   FL_INLINE Cells broadcast_cell(const std::uint8_t* p) {
     return broadcast_pair(reinterpret_cast<const std::uint16_t*>(p));
   }
@@ -71,36 +72,35 @@ struct PairKeys : Bf16Keys {
     store_bf16(halves + kLanes, left > kLanes ? F32Keys::cells_of(x + kLanes, left - kLanes) : zero());
     return load(reinterpret_cast<const float*>(halves));
   }
-  FL_INLINE void convert(const std::uint8_t*, std::int64_t, std::int64_t, std::uint8_t*) {}
-};
-
-/// bf16 widened, neighbours with places changed: fma in the order of memory is the chain of dot_pairs, odd
-/// channel first.
-struct SwappedKeys : Bf16Keys {
-  using Cells = Vec;
-  static constexpr std::int64_t kChannels = 1;
-  static constexpr bool kStored = false;
-
-  FL_INLINE Cells load_cells(const float* p) { return load(p); }
-  FL_INLINE Cells broadcast_cell(const std::uint8_t* p) { return F32Keys::broadcast_cell(p); }
-  FL_INLINE Vec dot(Vec sum, Cells a, Cells b) { return fma(a, b, sum); }
-  FL_INLINE Vec cells_of(const float* x, std::int64_t left) {
-    return swap_neighbours(round_to_bf16(F32Keys::cells_of(x, left)));
-  }
-  /// Channels [i, i + 16) of which n exist, an even number.
-  FL_INLINE void convert(const std::uint8_t* key, std::int64_t i, std::int64_t n, std::uint8_t* out) {
-    const auto* halves = reinterpret_cast<const std::uint16_t*>(key) + i;
-    float* to = reinterpret_cast<float*>(out) + i;
-    if (n >= kLanes) {
-      store(to, swap_neighbours(load_bf16(halves)));
-    } else {
-      store_n(to, swap_neighbours(load_bf16_n(halves, static_cast<int>(n))), static_cast<int>(n));
-    }
-  }
 };
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
-using NarrowKeys = SwappedKeys;
+/// bf16 where pair products are slow: two fma on widened channels, odd one first, are the chain of dot_pairs.
+/// A query's cells of a step are f32, odd and even apart; a key's are widened on their way.
+struct WidenedKeys : Bf16Keys {
+  struct Cells {
+    Vec odd, even;
+  };
+  static constexpr std::int64_t kChannels = 1;
+  static constexpr std::int64_t kVectors = 2;
+
+  FL_INLINE Cells load_cells(const float* p, std::int64_t stride) { return {load(p), load(p + stride)}; }
+  FL_INLINE __m256i broadcast_cell(const std::uint8_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof(pair));
+    return _mm256_set1_epi32(pair);
+  }
+  FL_INLINE Vec dot(Vec sum, Cells q, __m256i k) {
+    const __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(k, _mm256_set1_epi32(~0xffff)));
+    const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(k, 16));
+    const Vec first = fma(q.odd, {odd, odd}, sum);
+    return fma(q.even, {even, even}, first);
+  }
+  FL_INLINE Vec cells_of(const float* x, std::int64_t left) {
+    return swap_neighbours(round_to_bf16(F32Keys::cells_of(x, left)));
+  }
+};
+using NarrowKeys = WidenedKeys;
 #else
 using NarrowKeys = PairKeys;  // in plain C++ an emulation with the logic of AVX-512
 #endif
