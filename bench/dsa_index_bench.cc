@@ -176,7 +176,7 @@ void print_loops(Isa isa, int rounds, double bytes, double pairs) {
     residual[static_cast<std::size_t>(lane)] = s.residual;
     norm[static_cast<std::size_t>(lane)] = s.norm;
   }
-  std::int32_t lower[kPageTokens];
+  std::int32_t lower[kPageTokens + kScoreSlack];
   std::int32_t upper[kPageTokens];
   double scan = HUGE_VAL;
   double score = HUGE_VAL;

@@ -464,8 +464,8 @@ class DsaIndexCpu final : public Kernel {
   /// Offers the keys of some pages to the searches of neighbouring rows that want them and see them.
   void search_pages(const Step& step, const Scratch& scratch, Range pages, std::int64_t slot,
                     std::int64_t count) const {
-    std::array<std::int32_t, kPageTokens> lower;
-    std::array<std::int32_t, kPageTokens> upper;
+    std::array<std::int32_t, kPageTokens + kScoreSlack> lower;
+    std::array<std::int32_t, kPageTokens + kScoreSlack> upper;
     std::array<std::int32_t, kPageTokens> position;
     const SequenceRows& sequence = *scratch.searches[slot].sequence;
     std::array<std::int64_t, kItemRows> wanting;  // searches that want the page
@@ -539,7 +539,7 @@ class DsaIndexCpu final : public Kernel {
   void score_open(const Step& step, const SequenceRows& sequence, std::span<OpenKeys> rows) const {
     constexpr std::int64_t kMost = kGroupPages * kPageTokens;
     std::array<const std::uint8_t*, kMost> keys;
-    std::array<std::int32_t, kMost + 16> order;
+    std::array<std::int32_t, kMost + kScoreSlack> order;
     const std::int64_t group = kGroupPages * page_keys_;
     while (true) {
       std::int64_t first = std::numeric_limits<std::int64_t>::max();

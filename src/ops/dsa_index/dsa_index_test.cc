@@ -634,7 +634,8 @@ TEST(DsaIndex, BoundsHoldTheExactScore) {
           operands.prepare_query(
               d.q.data() + t * heads * dim, d.w.data() + t * heads, 0.1F, heads, dim,
               {scaled.data(), residuals.data(), own_columns.data(), products.data(), half.data()}, query);
-          std::array<std::int32_t, 64> lower, upper, exact;
+          std::array<std::int32_t, 64> lower, upper;
+          std::array<std::int32_t, 64 + kScoreSlack> exact;
           operands.score(query, heads, dim, keys.data(), 64, exact.data());
           if (!query.certified) continue;
           ++certified;

@@ -54,6 +54,9 @@ struct ByteTile {
   const float* norm;
 };
 
+/// Exact scores are stored in whole vectors.
+constexpr std::int64_t kScoreSlack = 16;
+
 /// Exact scores. Cached keys [dim rounded up to 2, with zeros] are
 ///   f32 mode   f32; a dot product is one chain over channels ascending
 ///   bf16 mode  bf16, as is the query; a dot product is one chain of dot_pairs, where denormals are zero
@@ -63,7 +66,8 @@ struct IndexOperands {
   void (*prepare_query)(const float* q, const float* w, float factor, std::int64_t heads, std::int64_t dim,
                         const QueryScratch& scratch, IndexQuery& query);
   /// Order of I(t, .) of `count` cached keys. A score adds heads i, i + 16, ... to lane i and folds the lanes
-  /// as reduce_add does. Never that of -0. Up to 15 elements behind the last of `order` may be overwritten.
+  /// as reduce_add does. Never that of -0. Up to kScoreSlack elements behind the last of
+  /// `order` may be overwritten.
   void (*score)(const IndexQuery& query, std::int64_t heads, std::int64_t dim,
                 const std::uint8_t* const* keys, std::int64_t count, std::int32_t* order);
   /// A cached key's numbers as they take part in products.
