@@ -1,4 +1,4 @@
-// The search of keys for sparse attention against the machine's rate of byte dot products and of f32
+// The search of keys for sparse attention against the machine's rate of byte dot products and of bf16
 // multiply-adds, measured in the same run.
 //
 //   dsa_index_bench [--rounds N] [--context N] [--search NAME]
@@ -137,36 +137,38 @@ class IndexBench {
   std::unique_ptr<AlignedBytes> scratch_;
 };
 
-/// The two inner loops alone, on keys that are near: shares of the peaks of bytes and of f32.
-void print_loops(Isa isa, int rounds, double bytes, double floats) {
+/// The two inner loops alone, on keys that are near: shares of the peaks of bytes and of bf16.
+void print_loops(Isa isa, int rounds, double bytes, double pairs) {
   constexpr std::int64_t kPages = 16;
   constexpr std::int64_t kTileBytes = kPageTokens * kDim;
   const DsaIndexKernels& kernels = FL_PICK(isa, kDsaIndexKernels);
+  const IndexOperands& operands = kernels.bf16;
   Random random(2);
   const Words q = random.normals(kHeads * kDim);
   const Words w = random.normals(kHeads);
   const Words keys = random.normals(kPages * kTileBytes);
-  Words columns(kHeads * kDim), weights(kHeads), byte_weights(kHeads), scaled(kHeads * kDim),
+  Words cells(kHeads * kDim), weights(kHeads), byte_weights(kHeads), scaled(kHeads * kDim),
       residuals(kHeads * kDim), transposed(kHeads * kDim), products(2 * kHeads * kHeads), half(kDim);
   std::vector<std::int8_t> heads(kHeads * kDim), linear(kDim);
   std::vector<std::int32_t> start(kHeads);
-  IndexQuery query{columns.data(),
-                   weights.data(),
-                   heads.data(),
-                   start.data(),
-                   byte_weights.data(),
-                   linear.data(),
-                   0,
-                   0,
-                   {},
-                   false};
-  kernels.prepare_query(q.data(), w.data(), 1.0F, kHeads, kDim,
-                        {scaled.data(), residuals.data(), transposed.data(), products.data(), half.data()},
-                        query);
+  IndexQuery query{
+      cells.data(), weights.data(), heads.data(), start.data(), byte_weights.data(), linear.data(), 0, 0,
+      {},           false};
+  operands.prepare_query(q.data(), w.data(), 1.0F, kHeads, kDim,
+                         {scaled.data(), residuals.data(), transposed.data(), products.data(), half.data()},
+                         query);
   const AlignedBytes tiles(kPages * kTileBytes);
+  const AlignedBytes stored(kPages * kTileBytes * 2);
+  std::vector<const std::uint8_t*> rows;
   Words scale(kPageTokens), residual(kPageTokens), norm(kPageTokens);
   for (std::int64_t k = 0; k < kPages * kPageTokens; ++k) {
     const std::int64_t lane = k % kPageTokens;
+    std::uint8_t* key = stored.data() + k * kDim * 2;
+    for (std::int64_t c = 0; c < kDim; ++c) {
+      const std::uint16_t x = f32_to_bf16(keys[static_cast<std::size_t>(k * kDim + c)]);
+      std::memcpy(key + c * 2, &x, sizeof(x));
+    }
+    rows.push_back(key);
     const KeyScale s =
         kernels.quantise_key(keys.data() + k * kDim, kDim,
                              tiles.data() + k / kPageTokens * kTileBytes + lane * 4, kPageTokens * 4);
@@ -174,7 +176,7 @@ void print_loops(Isa isa, int rounds, double bytes, double floats) {
     residual[static_cast<std::size_t>(lane)] = s.residual;
     norm[static_cast<std::size_t>(lane)] = s.norm;
   }
-  std::int32_t lower[kPageTokens];
+  std::int32_t lower[kPageTokens + kScoreSlack];
   std::int32_t upper[kPageTokens];
   double scan = HUGE_VAL;
   double score = HUGE_VAL;
@@ -188,14 +190,15 @@ void print_loops(Isa isa, int rounds, double bytes, double floats) {
     scan = std::min(scan, thread_seconds() - begin);
     begin = thread_seconds();
     for (std::int64_t p = 0; p < kPages; ++p) {
-      kernels.score(query, kHeads, kDim, keys.data() + p * kTileBytes, kPageTokens, lower);
+      operands.score(query, kHeads, kDim, rows.data() + p * kPageTokens, kPageTokens, lower);
     }
     score = std::min(score, thread_seconds() - begin);
   }
   constexpr double kOperations = 2.0 * kHeads * kDim * kPages * kPageTokens;
   std::printf(
-      "keys that are near: byte scores with bounds %.1f%% of the bytes' peak, exact scores %.1f%% of f32's\n",
-      100 * kOperations / scan / bytes, 100 * kOperations / score / floats);
+      "keys that are near: byte scores with bounds %.1f%% of the bytes' peak, exact scores %.1f%% of "
+      "bf16's\n",
+      100 * kOperations / scan / bytes, 100 * kOperations / score / pairs);
 }
 
 int main_with(int argc, char** argv) {
@@ -218,15 +221,15 @@ int main_with(int argc, char** argv) {
   }
   ThreadPool pool(1);
   double bytes = 0;
-  double floats = 0;
+  double pairs = 0;
   for (int r = 0; r < rounds; ++r) {
     bytes = std::max(bytes, measure_peak(pool, int8_chains(*isa)));
-    floats = std::max(floats, measure_peak(pool, f32_chains(*isa)));
+    pairs = std::max(pairs, measure_peak(pool, bf16_chains(*isa)));
   }
-  std::printf("%s, load average %.2f%s; bytes %.0f Gop/s, f32 %.0f Gop/s\n",
+  std::printf("%s, load average %.2f%s; bytes %.0f Gop/s, bf16 %.0f Gop/s\n",
               std::string(isa_name(*isa)).c_str(), load_average(),
-              machine_is_busy() ? ": BUSY, trust the ratios only" : "", bytes / 1e9, floats / 1e9);
-  print_loops(*isa, rounds, bytes, floats);
+              machine_is_busy() ? ": BUSY, trust the ratios only" : "", bytes / 1e9, pairs / 1e9);
+  print_loops(*isa, rounds, bytes, pairs);
   std::printf("keys       context  search      prefill ms/row  of peak   decode ms  of peak\n");
   for (const bool clustered : {false, true}) {
     for (const std::int64_t context : {8192, 32768, 131072}) {
@@ -238,7 +241,7 @@ int main_with(int argc, char** argv) {
         IndexBench bench(*isa, search, clustered, context);
         const double prefill = bench.row_seconds(kPrompt, rounds);
         const double decode = bench.row_seconds(1, 3 * rounds);
-        const double peak = search == KeySearch::kFull ? floats : bytes;
+        const double peak = search == KeySearch::kFull ? pairs : bytes;
         const double operations = 2.0 * kHeads * kDim * static_cast<double>(context);
         std::printf("%-9s %8lld  %-10s  %14.4f  %6.1f%%  %10.4f  %6.1f%%\n",
                     clustered ? "clustered" : "random", static_cast<long long>(context), name, prefill * 1e3,

@@ -28,6 +28,9 @@ FL_INLINE Mask at_least(IVec a, IVec b) { return {_mm512_cmpge_epi32_mask(a.v, b
 FL_INLINE IVec load_int_n(const std::int32_t* p, int n) {
   return {_mm512_maskz_loadu_epi32(first_lanes(n).m, p)};
 }
+FL_INLINE void store_int_n(std::int32_t* p, IVec a, int n) {
+  _mm512_mask_storeu_epi32(p, first_lanes(n).m, a.v);
+}
 /// The lanes of the mask, first ones first; 16 elements are written.
 FL_INLINE void store_packed(std::int32_t* p, IVec a, Mask m) {
   _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(m.m, a.v));
@@ -90,7 +93,17 @@ FL_INLINE IVec load_int_n(const std::int32_t* p, int n) {
 
 #endif
 
+FL_INLINE IVec first_indices() {
+  constexpr std::int32_t kIndices[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return load_int(kIndices);
+}
+
 #if !defined(__AVX512F__)
+FL_INLINE void store_int_n(std::int32_t* p, IVec a, int n) {
+  std::int32_t lanes[kLanes];
+  store_int(lanes, a);
+  __builtin_memcpy(p, lanes, static_cast<std::size_t>(n) * sizeof(p[0]));
+}
 FL_INLINE void store_packed(std::int32_t* p, IVec a, Mask m) {
   std::int32_t lanes[kLanes];
   store_int(lanes, a);

@@ -6,6 +6,7 @@
 //      are shared out.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -20,8 +21,9 @@ namespace {
 
 // Rows that meet a page's keys while they are near (bytes of 128 channels x 64 tokens: 8 KiB).
 constexpr std::int64_t kItemRows = 8;
-// Keys that are gathered to be scored: as f32 they stay in the first-level cache.
-constexpr std::int64_t kBatch = 16;
+// Pages of which open keys are scored for all rows of an item before the next pages': they stay in the
+// second-level cache.
+constexpr std::int64_t kGroupPages = 4;
 // Above this many channels a dot product of bytes might leave 32 bits.
 constexpr std::int64_t kMostByteChannels = 32768;
 
@@ -44,10 +46,21 @@ struct Search {
   ChoiceLimits limits;  // of the row, once all its pages were searched
 };
 
+/// Kept keys of a row whose scores are wanted.
+struct OpenKeys {
+  const IndexQuery* query;
+  const std::int32_t* position;  // of the kept keys, ascending
+  const std::int32_t* open;      // [count] which of them
+  std::int64_t count;
+  std::int32_t* score;  // of the kept keys
+  std::int64_t next;    // of `open`
+};
+
 class DsaIndexCpu final : public Kernel {
  public:
   explicit DsaIndexCpu(const KernelContext& context)
       : kernels_(FL_PICK(context.isa, kDsaIndexKernels)),
+        operands_(context.f32 ? kernels_.f32 : kernels_.bf16),
         node_index_(static_cast<std::size_t>(context.node_index)),
         heads_(context.node.integer("heads")),
         dim_(context.node.integer("dim")),
@@ -58,6 +71,7 @@ class DsaIndexCpu final : public Kernel {
         lanes_(dsa_index_lanes(kpool_)),
         key_bytes_(dsa_index_key_bytes(dim_)),
         page_keys_(kPageTokens / kpool_),
+        page_shift_(std::countr_zero(static_cast<std::uint64_t>(page_keys_))),
         bytes_(context.settings.key_search != KeySearch::kFull && dim_ <= kMostByteChannels),
         means_(bytes_ && context.settings.key_search == KeySearch::kTwoStage),
         min_context_(context.settings.min_context),
@@ -65,7 +79,7 @@ class DsaIndexCpu final : public Kernel {
                                   (pools_ + page_keys_ - 1) / page_keys_)),
         factor_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads_ * dim_)))),
         places_(context.caches),
-        row_bytes_(dim_ * static_cast<std::int64_t>(dtype_size(places_[0].dtype))),
+        row_bytes_(dsa_index_key_elements(dim_) * static_cast<std::int64_t>(dtype_size(places_[0].dtype))),
         limits_(context.limits),
         threads_(context.threads) {}
 
@@ -123,13 +137,13 @@ class DsaIndexCpu final : public Kernel {
       searches = carve.take<Search>(slots);
       kept = carve.take<KeptKeys>(slots);
       capacity = KeptKeys::capacity(op.pools_, op.limits_.context / op.kpool_);
-      kept_memory = carve.take<std::int32_t>(4 * capacity * slots);
+      kept_memory = carve.take<std::int32_t>(KeptKeys::kArrays * capacity * slots);
       estimate_count = op.means_ ? (pages + kPageTokens - 1) / kPageTokens * kPageTokens : 0;
       estimates = carve.take<std::int32_t>(estimate_count * slots);
       candidate_count = op.means_ ? std::min(op.candidate_pages_ + 3, pages) : 0;
       candidates = carve.take<std::int32_t>(candidate_count * slots);
-      column_floats = op.dim_ * wide;
-      columns = carve.take<float>(column_floats * slots);
+      cell_floats = dsa_index_key_elements(op.dim_) * wide;
+      cells = carve.take<float>(cell_floats * slots);
       weights = carve.take<float>(wide * slots);
       head_bytes = op.bytes_ ? blocks * op.key_bytes_ : 0;
       bytes_of_heads = carve.take<std::int8_t>(head_bytes * slots);
@@ -145,8 +159,7 @@ class DsaIndexCpu final : public Kernel {
       tiles = carve.take<std::uint8_t>(tile_bytes * op.threads_);
       const std::int64_t row_floats = op.bytes_ ? op.heads_ * op.dim_ : 0;
       const std::int64_t products = op.bytes_ && op.heads_ <= kMostGramHeads ? 2 * wide * wide : 0;
-      query_floats =
-          2 * row_floats + (op.bytes_ ? op.dim_ : 0) + (products > 0 ? column_floats + products : 0);
+      query_floats = 2 * row_floats + (op.bytes_ ? op.dim_ : 0) + (products > 0 ? cell_floats + products : 0);
       query_memory = carve.take<float>(query_floats * op.threads_);
       query_rows = row_floats;
       half_floats = op.bytes_ ? op.dim_ : 0;
@@ -159,7 +172,7 @@ class DsaIndexCpu final : public Kernel {
       return {.scaled = memory,
               .residuals = memory + query_rows,
               .columns = memory + 2 * query_rows + half_floats,
-              .products = memory + 2 * query_rows + half_floats + column_floats,
+              .products = memory + 2 * query_rows + half_floats + cell_floats,
               .half = memory + 2 * query_rows};
     }
     /// An empty search in the memory of a slot.
@@ -168,7 +181,7 @@ class DsaIndexCpu final : public Kernel {
       s = {.sequence = item.sequence,
            .row = item.first + r,
            .position = item.position + r,
-           .query = {.columns = columns + slot * column_floats,
+           .query = {.cells = cells + slot * cell_floats,
                      .weights = weights + slot * head_stride,
                      .bytes = bytes_of_heads + slot * head_bytes,
                      .start = start + slot * head_stride,
@@ -184,7 +197,7 @@ class DsaIndexCpu final : public Kernel {
            .all_pages = true,
            .next = 0,
            .limits = {}};
-      kept[slot] = KeptKeys(kept_memory + slot * 4 * capacity, k, capacity);
+      kept[slot] = KeptKeys(kept_memory + slot * KeptKeys::kArrays * capacity, k, capacity);
       return s;
     }
 
@@ -192,10 +205,10 @@ class DsaIndexCpu final : public Kernel {
     Search* searches;
     KeptKeys* kept;
     std::int32_t *kept_memory, *estimates, *candidates, *start;
-    float *columns, *weights, *byte_weights, *staging, *query_memory;
+    float *cells, *weights, *byte_weights, *staging, *query_memory;
     std::int8_t *bytes_of_heads, *linear;
     std::uint8_t* tiles;
-    std::int64_t capacity, estimate_count, candidate_count, column_floats, head_bytes, head_stride,
+    std::int64_t capacity, estimate_count, candidate_count, cell_floats, head_bytes, head_stride,
         linear_bytes, staging_floats, tile_bytes, query_floats, query_rows, half_floats, bytes;
   };
 
@@ -213,13 +226,6 @@ class DsaIndexCpu final : public Kernel {
 
   // ---- keys -------------------------------------------------------------------------------------------
 
-  /// Keys [first, first + count) of a page as f32 [count, dim]: in place, or widened to `memory`.
-  const float* read_keys(const std::uint8_t* page, std::int64_t first, std::int64_t count,
-                         float* memory) const {
-    if (places_[0].dtype == DType::kF32) return reinterpret_cast<const float*>(page) + first * dim_;
-    kernels_.widen(reinterpret_cast<const std::uint16_t*>(page) + first * dim_, count * dim_, memory);
-    return memory;
-  }
   [[nodiscard]] ByteTile byte_tile(const std::uint8_t* page) const {
     const auto* floats = reinterpret_cast<const float*>(page + lanes_ * key_bytes_);
     return {.bytes = page, .scale = floats, .residual = floats + lanes_, .norm = floats + 2 * lanes_};
@@ -272,17 +278,18 @@ class DsaIndexCpu final : public Kernel {
     }
     const std::int64_t page = position / kPageTokens;
     const std::int64_t lane = position % kPageTokens / kpool_;
-    std::uint8_t* stored = page_of(step, s, page, 0);
+    std::uint8_t* stored = page_of(step, s, page, 0) + lane * row_bytes_;
+    std::memset(stored, 0, static_cast<std::size_t>(row_bytes_));
     if (places_[0].dtype == DType::kF32) {
-      std::copy_n(key, dim_, reinterpret_cast<float*>(stored) + lane * dim_);
+      std::copy_n(key, dim_, reinterpret_cast<float*>(stored));
     } else {
-      std::transform(key, key + dim_, reinterpret_cast<std::uint16_t*>(stored) + lane * dim_, f32_to_bf16);
+      std::transform(key, key + dim_, reinterpret_cast<std::uint16_t*>(stored), f32_to_bf16);
     }
     if (!bytes_) return;
     // Bytes and bounds are those of the key as stored.
     std::uint8_t* tile = page_of(step, s, page, 1);
-    const KeyScale scale =
-        kernels_.quantise_key(read_keys(stored, lane, 1, memory), dim_, tile + lane * 4, lanes_ * 4);
+    operands_.values(stored, dim_, memory);
+    const KeyScale scale = kernels_.quantise_key(memory, dim_, tile + lane * 4, lanes_ * 4);
     auto* floats = reinterpret_cast<float*>(tile + lanes_ * key_bytes_) + lane;
     floats[0] = scale.scale;
     floats[lanes_] = scale.residual;
@@ -291,10 +298,12 @@ class DsaIndexCpu final : public Kernel {
 
   /// The mean of a full page's keys, as bytes.
   void write_mean(const Step& step, const SequenceRows& s, std::int64_t page, float* memory) const {
-    const float* keys = read_keys(page_of(step, s, page, 0), 0, page_keys_, memory);
+    const std::uint8_t* keys = page_of(step, s, page, 0);
+    for (std::int64_t i = 0; i < page_keys_; ++i)
+      operands_.values(keys + i * row_bytes_, dim_, memory + i * dim_);
     std::uint8_t* out = page_of(step, s, page, 2);
-    // The mean takes the place of the first widened key: each channel is read before it is written.
-    kernels_.mean(keys, page_keys_, dim_, memory);
+    // The mean takes the place of the first key: each channel is read before it is written.
+    kernels_.mean(memory, page_keys_, dim_, memory);
     const KeyScale scale = kernels_.quantise_key(memory, dim_, out, 4);
     // A mean that is not finite scores above all others.
     const float floats[2] = {scale.scale,
@@ -359,8 +368,8 @@ class DsaIndexCpu final : public Kernel {
     // Where so many may be chosen that bounds decide little, all are scored: the choice is the same.
     const bool few = visible_keys(search.position) < kernels_.certified_from * pools_ &&
                      !(means_ && search.position + 1 > min_context_);
-    kernels_.prepare_query(io.in(0) + search.row * heads_ * dim_, io.in(2) + search.row * heads_, factor_,
-                           heads_, dim_, few ? QueryScratch{} : scratch.query_scratch(thread), search.query);
+    operands_.prepare_query(io.in(0) + search.row * heads_ * dim_, io.in(2) + search.row * heads_, factor_,
+                            heads_, dim_, few ? QueryScratch{} : scratch.query_scratch(thread), search.query);
   }
 
   // ---- pages ------------------------------------------------------------------------------------------
@@ -444,18 +453,19 @@ class DsaIndexCpu final : public Kernel {
   }
 
   /// A page's keys lie apart from those of the next: the machine's own prefetching starts anew on each.
-  void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page) const {
-    const std::uint8_t* keys = page_of(step, sequence, page, bytes_ ? 1 : 0);
-    const std::int64_t size = bytes_ ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))
-                                     : page_keys_ * row_bytes_;
-    for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line);
+  void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page, bool bytes) const {
+    const std::uint8_t* keys = page_of(step, sequence, page, bytes ? 1 : 0);
+    const std::int64_t size = bytes ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))
+                                    : page_keys_ * row_bytes_;
+    // To the second level: the first has no room beside the queries.
+    for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line, 0, 2);
   }
 
   /// Offers the keys of some pages to the searches of neighbouring rows that want them and see them.
   void search_pages(const Step& step, const Scratch& scratch, Range pages, std::int64_t slot,
-                    std::int64_t count, int thread) const {
-    std::array<std::int32_t, kPageTokens> lower;
-    std::array<std::int32_t, kPageTokens> upper;
+                    std::int64_t count) const {
+    std::array<std::int32_t, kPageTokens + kScoreSlack> lower;
+    std::array<std::int32_t, kPageTokens + kScoreSlack> upper;
     std::array<std::int32_t, kPageTokens> position;
     const SequenceRows& sequence = *scratch.searches[slot].sequence;
     std::array<std::int64_t, kItemRows> wanting;  // searches that want the page
@@ -466,12 +476,14 @@ class DsaIndexCpu final : public Kernel {
         if (wants(searches[static_cast<std::size_t>(i)], page)) wanting[rows++] = slot + i;
       }
       const std::int64_t behind = page_behind(page, searches);
-      if (behind < pages.end) prefetch_page(step, sequence, behind);
+      if (behind < pages.end) prefetch_page(step, sequence, behind, searches[0].query.certified);
       const std::int64_t first_key = page * page_keys_;
       const ByteTile tile = byte_tile(page_of(step, sequence, page, 1));
-      const float* keys = nullptr;
+      std::array<const std::uint8_t*, kPageTokens> keys;
+      const std::uint8_t* page_keys = page_of(step, sequence, page, 0);
       for (std::int64_t i = 0; i < page_keys_; ++i) {
         position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first_key + i);
+        keys[static_cast<std::size_t>(i)] = page_keys + i * row_bytes_;
       }
       for (std::size_t w = 0; w < rows; ++w) {
         const std::int64_t i = wanting[w];
@@ -481,78 +493,79 @@ class DsaIndexCpu final : public Kernel {
         if (search.query.certified) {
           kernels_.scan(search.query, heads_, dim_, tile, lanes_, lower.data(), upper.data());
         } else {
-          if (keys == nullptr) {
-            keys = read_keys(page_of(step, sequence, page, 0), 0, page_keys_, scratch.staging_of(thread));
-          }
-          kernels_.score(search.query, heads_, dim_, keys, visible, lower.data());
+          operands_.score(search.query, heads_, dim_, keys.data(), visible, lower.data());
           upper = lower;
         }
         scratch.kept[i].offer(kernels_, lower.data(), upper.data(), position.data(), visible,
                               [&](KeptKeys& kept) {
-                                score_kept(step, search, kept, {INT32_MIN, INT32_MAX}, kept.lower(),
-                                           scratch.staging_of(thread));
-                                keys = nullptr;  // they were in the same memory
+                                OpenKeys open = open_keys(search, kept, {INT32_MIN, INT32_MAX}, kept.lower());
+                                score_open(step, sequence, {&open, 1});
                               });
       }
       page = behind;
     }
   }
 
-  /// Writes the scores of what was kept to `out`. The least number for what the limits exclude, the largest
-  /// for what they include.
-  void score_kept(const Step& step, const Search& search, const KeptKeys& kept, ChoiceLimits limits,
-                  std::int32_t* out, float* staging) const {
-    // One batch is on its way from memory while the one before is scored.
-    std::array<std::array<std::int32_t, kBatch>, 2> batches;
-    std::size_t filling = 0;
-    std::int64_t waiting = 0;
-    std::int64_t fetched = 0;
-    const auto row_of = [&](std::int32_t entry) {
-      const std::int32_t key = kept.position()[entry];
-      return page_of(step, *search.sequence, key / page_keys_, 0) + key % page_keys_ * row_bytes_;
-    };
-    const auto turn = [&] {
-      for (std::int64_t i = 0; i < waiting; ++i) {
-        const std::uint8_t* row = row_of(batches[filling][static_cast<std::size_t>(i)]);
-        for (std::int64_t line = 0; line < row_bytes_; line += 64) __builtin_prefetch(row + line);
+  /// Finds cached keys; neighbours lie in one page.
+  class CachedKeys {
+   public:
+    CachedKeys(const DsaIndexCpu& op, const Step& step, const SequenceRows& sequence)
+        : op_(op), step_(step), sequence_(sequence) {}
+    const std::uint8_t* operator[](std::int64_t key) {
+      if (key >> op_.page_shift_ != page_) {
+        page_ = key >> op_.page_shift_;
+        keys_ = op_.page_of(step_, sequence_, page_, 0);
       }
-      filling = 1 - filling;
-      score_batch(search, {batches[filling].data(), static_cast<std::size_t>(fetched)}, row_of, out, staging);
-      fetched = waiting;
-      waiting = 0;
-    };
-    for (std::int64_t i = 0; i < kept.count(); ++i) {
-      const std::int32_t lower = kept.lower()[i];
-      const std::int32_t upper = kept.upper()[i];
-      if (upper < limits.out) {
-        out[i] = INT32_MIN;
-      } else if (lower > limits.in) {
-        out[i] = INT32_MAX;
-      } else if (lower == upper) {
-        out[i] = lower;
-      } else {
-        batches[filling][static_cast<std::size_t>(waiting++)] = static_cast<std::int32_t>(i);
-        if (waiting == kBatch) turn();
-      }
+      return keys_ + (key & (op_.page_keys_ - 1)) * op_.row_bytes_;
     }
-    turn();
-    turn();
+
+   private:
+    const DsaIndexCpu& op_;
+    const Step& step_;
+    const SequenceRows& sequence_;
+    std::int64_t page_ = -1;
+    const std::uint8_t* keys_ = nullptr;
+  };
+
+  /// Writes to `score` what the limits decide (see DsaIndexKernels::open_keys), and lists the others.
+  [[nodiscard]] OpenKeys open_keys(const Search& search, const KeptKeys& kept, ChoiceLimits limits,
+                                   std::int32_t* score) const {
+    const std::int64_t count = kernels_.open_keys(kept.lower(), kept.upper(), kept.count(), limits.out,
+                                                  limits.in, score, kept.open());
+    return {&search.query, kept.position(), kept.open(), count, score, 0};
   }
 
-  template <class RowOf>
-  void score_batch(const Search& search, std::span<const std::int32_t> entries, const RowOf& row_of,
-                   std::int32_t* out, float* staging) const {
-    if (entries.empty()) return;
-    std::array<std::int32_t, kBatch> order;
-    float* to = staging;
-    for (const std::int32_t entry : entries) {
-      const float* from = read_keys(row_of(entry), 0, 1, to);
-      if (from != to) std::copy_n(from, dim_, to);
-      to += dim_;
+  /// Scores the open keys of neighbouring rows, a group of pages for all rows before the next.
+  void score_open(const Step& step, const SequenceRows& sequence, std::span<OpenKeys> rows) const {
+    constexpr std::int64_t kMost = kGroupPages * kPageTokens;
+    std::array<const std::uint8_t*, kMost> keys;
+    std::array<std::int32_t, kMost + kScoreSlack> order;
+    const std::int64_t group = kGroupPages * page_keys_;
+    while (true) {
+      std::int64_t first = std::numeric_limits<std::int64_t>::max();
+      for (const OpenKeys& row : rows) {
+        if (row.next < row.count) first = std::min<std::int64_t>(first, row.position[row.open[row.next]]);
+      }
+      if (first == std::numeric_limits<std::int64_t>::max()) return;
+      first &= -group;
+      for (OpenKeys& row : rows) {
+        const std::int32_t* open = row.open + row.next;
+        const std::int64_t left = row.count - row.next;
+        std::int64_t n = 0;
+        // As many of the next keys are on their way from memory meanwhile.
+        CachedKeys here(*this, step, sequence);
+        for (; n < left && row.position[open[n]] < first + group; ++n) {
+          keys[static_cast<std::size_t>(n)] = here[row.position[open[n]]];
+        }
+        for (std::int64_t i = n; i < std::min(left, 2 * n); ++i) {
+          const std::uint8_t* ahead = here[row.position[open[i]]];
+          for (std::int64_t line = 0; line < row_bytes_; line += 64) __builtin_prefetch(ahead + line);
+        }
+        operands_.score(*row.query, heads_, dim_, keys.data(), n, order.data());
+        for (std::int64_t i = 0; i < n; ++i) row.score[open[i]] = order[static_cast<std::size_t>(i)];
+        row.next += n;
+      }
     }
-    kernels_.score(search.query, heads_, dim_, staging, static_cast<std::int64_t>(entries.size()),
-                   order.data());
-    for (std::size_t i = 0; i < entries.size(); ++i) out[entries[i]] = order[i];
   }
 
   void finish(const NodeIo& io, const Search& search, std::span<const KeptKeys> parts) const {
@@ -577,13 +590,17 @@ class DsaIndexCpu final : public Kernel {
         if (two_stages(search)) choose_pages(search, search.estimates);
       }
     }
-    search_pages(step, scratch, {0, pages}, slot, item.rows, thread);
+    search_pages(step, scratch, {0, pages}, slot, item.rows);
+    std::array<OpenKeys, kItemRows> open;
     for (std::int64_t r = 0; r < item.rows; ++r) {
       Search& search = searches[static_cast<std::size_t>(r)];
       const KeptKeys& kept = scratch.kept[slot + r];
       search.limits = choice_limits(kernels_, {&kept, 1}, pools_);
-      score_kept(step, search, kept, search.limits, kept.score(), scratch.staging_of(thread));
-      finish(io, search, {&kept, 1});
+      open[static_cast<std::size_t>(r)] = open_keys(search, kept, search.limits, kept.score());
+    }
+    score_open(step, *item.sequence, {open.data(), searches.size()});
+    for (std::int64_t r = 0; r < item.rows; ++r) {
+      finish(io, searches[static_cast<std::size_t>(r)], {scratch.kept + slot + r, 1});
     }
   }
 
@@ -625,7 +642,7 @@ class DsaIndexCpu final : public Kernel {
           }
         } else {
           const Range pages = static_range(pages_of(search.position), part, parts);
-          search_pages(step, scratch, pages, first + part, 1, thread);
+          search_pages(step, scratch, pages, first + part, 1);
         }
       });
     });
@@ -640,7 +657,7 @@ class DsaIndexCpu final : public Kernel {
           search.candidate_count = share.end;
           if (share.begin == share.end) return;
           search_pages(step, scratch, {search.candidates[share.begin], search.candidates[share.end - 1] + 1},
-                       first + part, 1, thread);
+                       first + part, 1);
         });
       });
     }
@@ -649,7 +666,8 @@ class DsaIndexCpu final : public Kernel {
         Search& search = scratch.searches[first + part];
         const KeptKeys& kept = scratch.kept[first + part];
         search.limits = choice_limits(kernels_, parts_of(first), pools_);
-        score_kept(step, search, kept, search.limits, kept.score(), scratch.staging_of(thread));
+        OpenKeys open = open_keys(search, kept, search.limits, kept.score());
+        score_open(step, *search.sequence, {&open, 1});
       });
     });
     pool.run(work, [&](int thread) {
@@ -667,14 +685,16 @@ class DsaIndexCpu final : public Kernel {
   }
 
   const DsaIndexKernels& kernels_;
+  const IndexOperands& operands_;
   std::size_t node_index_;
   std::int64_t heads_, dim_, kpool_;
   std::int64_t pools_;  // keys chosen by score
   bool select_tail_;
-  std::int64_t width_;            // of a row of the choice
-  std::int64_t lanes_;            // of a page's byte keys
-  std::int64_t key_bytes_;        // of a byte key
-  std::int64_t page_keys_;        // keys of a page
+  std::int64_t width_;      // of a row of the choice
+  std::int64_t lanes_;      // of a page's byte keys
+  std::int64_t key_bytes_;  // of a byte key
+  std::int64_t page_keys_;  // keys of a page: 2^page_shift_
+  int page_shift_;
   bool bytes_;                    // byte keys are used
   bool means_;                    // and means of pages
   std::int64_t min_context_;      // rows that see more tokens may search only some pages:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 
 #include "ops/dsa_index/kernels.h"
@@ -583,55 +584,71 @@ TEST(DsaIndex, TwoStageChoicesDoNotDependOnNeighbours) {
 TEST(DsaIndex, BoundsHoldTheExactScore) {
   Random random(16);
   const DsaIndexKernels& kernels = FL_PICK(testing::chosen_isa(), kDsaIndexKernels);
-  for (const auto& [heads, dim] :
-       {std::pair<std::int64_t, std::int64_t>{1, 4}, {16, 128}, {3, 7}, {33, 64}, {64, 20}}) {
-    for (const Kind kind : kKinds) {
-      const Case c{heads, dim, 1, 64};
-      Data d = data_of(kind, c, random);
-      const std::int64_t wide = (heads + 15) / 16 * 16;
-      const std::int64_t bytes = dsa_index_key_bytes(dim);
-      const auto n = [](std::int64_t x) { return static_cast<std::size_t>(x); };
-      std::vector<float> columns(n(dim * wide)), weights(n(wide)), byte_weights(n(wide)),
-          scaled(n(heads * dim)), residuals(n(heads * dim)), products(n(2 * wide * wide)), half(n(dim)),
-          own_columns(n(dim * wide));
-      std::vector<std::int8_t> head_bytes(n(wide * bytes)), linear(n(bytes));
-      std::vector<std::int32_t> start(n(wide));
-      std::vector<std::uint8_t> tile(n(64 * bytes));
-      std::array<float, 64> scale, residual, norm;
-      for (std::int64_t t = 0; t < 64; ++t) {
-        const KeyScale s = kernels.quantise_key(d.k.data() + t * dim, dim, tile.data() + t * 4, 64 * 4);
-        scale[n(t)] = s.scale;
-        residual[n(t)] = s.residual;
-        norm[n(t)] = s.norm;
-      }
-      int certified = 0;
-      for (std::int64_t t = 0; t < 64; ++t) {
-        IndexQuery query{columns.data(),
-                         weights.data(),
-                         head_bytes.data(),
-                         start.data(),
-                         byte_weights.data(),
-                         linear.data(),
-                         0,
-                         0,
-                         {},
-                         false};
-        kernels.prepare_query(
-            d.q.data() + t * heads * dim, d.w.data() + t * heads, 0.1F, heads, dim,
-            {scaled.data(), residuals.data(), own_columns.data(), products.data(), half.data()}, query);
-        std::array<std::int32_t, 64> lower, upper, exact;
-        kernels.score(query, heads, dim, d.k.data(), 64, exact.data());
-        if (!query.certified) continue;
-        ++certified;
-        kernels.scan(query, heads, dim, {tile.data(), scale.data(), residual.data(), norm.data()}, 64,
-                     lower.data(), upper.data());
-        for (std::size_t i = 0; i < 64; ++i) {
-          EXPECT_LE(lower[i], exact[i]) << static_cast<int>(kind) << " " << heads << " " << dim << " " << t;
-          EXPECT_GE(upper[i], exact[i]) << static_cast<int>(kind) << " " << heads << " " << dim << " " << t;
+  for (const bool f32 : {true, false}) {
+    const IndexOperands& operands = f32 ? kernels.f32 : kernels.bf16;
+    for (const auto& [heads, dim] :
+         {std::pair<std::int64_t, std::int64_t>{1, 4}, {16, 128}, {3, 7}, {33, 64}, {64, 20}}) {
+      for (const Kind kind : kKinds) {
+        const Case c{heads, dim, 1, 64};
+        Data d = data_of(kind, c, random);
+        const std::int64_t wide = (heads + 15) / 16 * 16;
+        const std::int64_t bytes = dsa_index_key_bytes(dim);
+        const auto n = [](std::int64_t x) { return static_cast<std::size_t>(x); };
+        std::vector<float> cells(n((dim + 1) * wide)), weights(n(wide)), byte_weights(n(wide)),
+            scaled(n(heads * dim)), residuals(n(heads * dim)), products(n(2 * wide * wide)), half(n(dim)),
+            own_columns(n((dim + 1) * wide));
+        std::vector<std::int8_t> head_bytes(n(wide * bytes)), linear(n(bytes));
+        std::vector<std::int32_t> start(n(wide));
+        std::vector<std::uint8_t> tile(n(64 * bytes));
+        std::array<float, 64> scale, residual, norm;
+        const std::int64_t key_bytes = dsa_index_key_elements(dim) * (f32 ? 4 : 2);
+        std::vector<std::uint8_t> stored(n(64 * key_bytes));
+        std::array<const std::uint8_t*, 64> keys;
+        std::vector<float> values(n(dim));
+        for (std::int64_t t = 0; t < 64; ++t) {
+          std::uint8_t* key = stored.data() + t * key_bytes;
+          for (std::int64_t i = 0; i < dim; ++i) {
+            const float x = d.k[n(t * dim + i)];
+            const std::uint16_t narrow = f32_to_bf16(x);
+            std::memcpy(key + i * (f32 ? 4 : 2), f32 ? static_cast<const void*>(&x) : &narrow, f32 ? 4 : 2);
+          }
+          keys[n(t)] = key;
+          operands.values(key, dim, values.data());
+          const KeyScale s = kernels.quantise_key(values.data(), dim, tile.data() + t * 4, 64 * 4);
+          scale[n(t)] = s.scale;
+          residual[n(t)] = s.residual;
+          norm[n(t)] = s.norm;
         }
-      }
-      if (kind == Kind::kNormal || kind == Kind::kPositive) {
-        EXPECT_EQ(certified, 64);
+        int certified = 0;
+        for (std::int64_t t = 0; t < 64; ++t) {
+          IndexQuery query{cells.data(),
+                           weights.data(),
+                           head_bytes.data(),
+                           start.data(),
+                           byte_weights.data(),
+                           linear.data(),
+                           0,
+                           0,
+                           {},
+                           false};
+          operands.prepare_query(
+              d.q.data() + t * heads * dim, d.w.data() + t * heads, 0.1F, heads, dim,
+              {scaled.data(), residuals.data(), own_columns.data(), products.data(), half.data()}, query);
+          std::array<std::int32_t, 64> lower, upper;
+          std::array<std::int32_t, 64 + kScoreSlack> exact;
+          operands.score(query, heads, dim, keys.data(), 64, exact.data());
+          if (!query.certified) continue;
+          ++certified;
+          kernels.scan(query, heads, dim, {tile.data(), scale.data(), residual.data(), norm.data()}, 64,
+                       lower.data(), upper.data());
+          for (std::size_t i = 0; i < 64; ++i) {
+            EXPECT_LE(lower[i], exact[i]) << static_cast<int>(kind) << " " << heads << " " << dim << " " << t;
+            EXPECT_GE(upper[i], exact[i]) << static_cast<int>(kind) << " " << heads << " " << dim << " " << t;
+          }
+        }
+        if (kind == Kind::kNormal || kind == Kind::kPositive) {
+          EXPECT_EQ(certified, 64);
+        }
       }
     }
   }

@@ -36,11 +36,12 @@ std::int32_t best_limit(std::int64_t k, std::int64_t slack, const Count& count, 
 class KeptKeys {
  public:
   /// Room for `k` best of `offered` keys: as many as are offered, or so many that most of the work of
-  /// throwing out is spread over several k. Elements of each of the four arrays.
+  /// throwing out is spread over several k. Elements of each of the kArrays arrays.
   static constexpr std::int64_t capacity(std::int64_t k, std::int64_t offered) {
     return std::min(4 * std::max<std::int64_t>(k, 256), std::max(k, offered)) + 2 * kMostOffered;
   }
   static constexpr std::int64_t kMostOffered = 64;
+  static constexpr std::int64_t kArrays = 5;
 
   KeptKeys() = default;
   KeptKeys(std::int32_t* memory, std::int64_t k, std::int64_t capacity)
@@ -48,6 +49,7 @@ class KeptKeys {
         upper_(memory + capacity),
         position_(memory + 2 * capacity),
         score_(memory + 3 * capacity),
+        open_(memory + 4 * capacity),
         k_(k),
         capacity_(capacity) {}
 
@@ -68,6 +70,8 @@ class KeptKeys {
   [[nodiscard]] std::int32_t* position() const { return position_; }
   /// Of the final choice; see choose().
   [[nodiscard]] std::int32_t* score() const { return score_; }
+  /// Room for a list of those whose score is open.
+  [[nodiscard]] std::int32_t* open() const { return open_; }
 
  private:
   static constexpr std::int64_t kSlack = 16;
@@ -99,6 +103,7 @@ class KeptKeys {
   std::int32_t* upper_ = nullptr;
   std::int32_t* position_ = nullptr;
   std::int32_t* score_ = nullptr;
+  std::int32_t* open_ = nullptr;
   std::int64_t k_ = 0;
   std::int64_t capacity_ = 0;
   std::int64_t count_ = 0;

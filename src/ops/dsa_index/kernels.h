@@ -15,7 +15,7 @@ struct ScoreError {
 
 /// A query of [heads, dim] as the loops below read it. H4, H16: heads rounded up to 4, 16; G: dim / 4, up.
 struct IndexQuery {
-  float* columns;       // [dim, H16]: exact scores keep heads in lanes
+  float* cells;         // [dim rounded up to 2, H16]: exact scores keep heads in lanes; see operands.h
   float* weights;       // [H16] head weights with the constant factor
   std::int8_t* bytes;   // [H4 / 4, G, 4, 4]: four heads' four channels lie together
   std::int32_t* start;  // [H4] -128 * the sum of a head's bytes: what keys stored as k + 128 add too much
@@ -54,24 +54,35 @@ struct ByteTile {
   const float* norm;
 };
 
+/// Exact scores are stored in whole vectors.
+constexpr std::int64_t kScoreSlack = 16;
+
+/// Exact scores. Cached keys [dim rounded up to 2, with zeros] are
+///   f32 mode   f32; a dot product is one chain over channels ascending
+///   bf16 mode  bf16, as is the query; a dot product is one chain of dot_pairs, where denormals are zero
 /// Scores are compared as integers in the order of candidate_key: see float_order.
-struct DsaIndexKernels {
-  /// Order of I(t, .) of `count` keys [count, dim]. Each dot product is one chain over channels ascending; a
-  /// score adds heads i, i + 16, ... to lane i and folds the lanes as reduce_add does. Never that of -0.
-  void (*score)(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const float* keys,
-                std::int64_t count, std::int32_t* order);
-  /// lower <= order of I(t, .) <= upper for each lane of a tile; a multiple of 16 lanes, at most 64.
-  void (*scan)(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const ByteTile& tile,
-               std::int64_t lanes, std::int32_t* lower, std::int32_t* upper);
+struct IndexOperands {
   /// q [heads, dim], w [heads] -> the query in all forms; without scratch in those of `score` alone.
   void (*prepare_query)(const float* q, const float* w, float factor, std::int64_t heads, std::int64_t dim,
                         const QueryScratch& scratch, IndexQuery& query);
+  /// Order of I(t, .) of `count` cached keys. A score adds heads i, i + 16, ... to lane i and folds the lanes
+  /// as reduce_add does. Never that of -0. Up to kScoreSlack elements behind the last of
+  /// `order` may be overwritten.
+  void (*score)(const IndexQuery& query, std::int64_t heads, std::int64_t dim,
+                const std::uint8_t* const* keys, std::int64_t count, std::int32_t* order);
+  /// A cached key's numbers as they take part in products.
+  void (*values)(const std::uint8_t* key, std::int64_t dim, float* out);
+};
+
+struct DsaIndexKernels {
+  IndexOperands f32, bf16;
+  /// lower <= order of I(t, .) <= upper for each lane of a tile; a multiple of 16 lanes, at most 64.
+  void (*scan)(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const ByteTile& tile,
+               std::int64_t lanes, std::int32_t* lower, std::int32_t* upper);
   /// key [dim] -> its bytes + 128 at bytes[g * stride + 0..3].
   KeyScale (*quantise_key)(const float* key, std::int64_t dim, std::uint8_t* bytes, std::int64_t stride);
   /// Mean of keys [count, dim].
   void (*mean)(const float* keys, std::int64_t count, std::int64_t dim, float* out);
-  /// bf16 -> f32, exact.
-  void (*widen)(const std::uint16_t* in, std::int64_t count, float* out);
   /// One pooled key: rows[j] and gates[j] [dim] of the pool's token j, ape [kpool, dim] -> out [dim].
   void (*pool)(const float* const* rows, const float* const* gates, const float* ape, std::int64_t kpool,
                std::int64_t dim, float* out);
@@ -82,6 +93,11 @@ struct DsaIndexKernels {
   std::int64_t (*keep)(const std::int32_t* by, std::int64_t n, std::int32_t limit, const std::int32_t* a,
                        const std::int32_t* b, const std::int32_t* c, std::int32_t* oa, std::int32_t* ob,
                        std::int32_t* oc);
+  /// Splits n keys with lower <= score <= upper by the limits of a choice: score[i] becomes the least number
+  /// where upper < out, the largest where lower > in, the bounds where they are equal. The other i, whose
+  /// score is open, are listed in `open`, and counted. Up to 15 elements behind its last may be overwritten.
+  std::int64_t (*open_keys)(const std::int32_t* lower, const std::int32_t* upper, std::int64_t n,
+                            std::int32_t out, std::int32_t in, std::int32_t* score, std::int32_t* open);
   /// Certified search pays from this many keys for each that may be chosen.
   std::int64_t certified_from;
 };

@@ -82,9 +82,9 @@ std::vector<CacheSpec> caches(const NodeSpec& node) {
   const std::int64_t bytes = dsa_index_key_bytes(s.dim);
   constexpr std::int64_t kFloat = sizeof(float);
   std::vector<CacheSpec> out{
-      {.name = "keys",  // [keys, dim]
+      {.name = "keys",  // [keys, dim rounded up to 2]
        .scope = CacheSpec::Scope::kPerPage,
-       .elements = kPageTokens / s.kpool * s.dim,
+       .elements = kPageTokens / s.kpool * dsa_index_key_elements(s.dim),
        .storage = CacheSpec::Storage::kCompute},
       {.name = "byte_keys",  // [dim / 4, lanes, 4] bytes, then f32 [lanes] scale, residual, norm
        .scope = CacheSpec::Scope::kPerPage,

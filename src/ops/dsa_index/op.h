@@ -13,6 +13,8 @@ Result<std::unique_ptr<Kernel>> make_dsa_index_cpu(const KernelContext& context)
 
 /// Lanes of a page's byte keys: one a token (or pool of `kpool` tokens), whole vectors of 16.
 constexpr std::int64_t dsa_index_lanes(std::int64_t kpool) { return (kPageTokens / kpool + 15) / 16 * 16; }
+/// Elements of an exact key: two channels are multiplied at once.
+constexpr std::int64_t dsa_index_key_elements(std::int64_t dim) { return (dim + 1) / 2 * 2; }
 /// Bytes of a key's channels: four channels lie together.
 constexpr std::int64_t dsa_index_key_bytes(std::int64_t dim) { return (dim + 3) / 4 * 4; }
 

@@ -118,10 +118,12 @@ void MlaAbsorbed::run_whole(const Block& block, ThreadPool& pool) const {
       const Walk& walk = block.scratch.walks[i];
       const MlaPartial total = partial_at(memory, walk.lanes());
       const MlaPartial part = partial_at(memory + slot_floats_, walk.lanes());
-      attend(block, walk, 0, total, at_hand);
-      for (std::int64_t p = 1; p < walk.partitions(); ++p) {
-        attend(block, walk, p, part, at_hand);
-        setup_.kernels.merge(part, total, 0, walk.lanes(), stride_, false);
+      for (std::int64_t p = 0; p < walk.partitions(); ++p) {
+        const bool last = p + 1 == walk.partitions();
+        const Item after{last ? i + pool.threads() : i, last ? 0 : p + 1};
+        const MlaPartial& out = p == 0 ? total : part;
+        attend(block, {i, p}, after.walk < block.walks ? &after : nullptr, out, at_hand);
+        if (p > 0) setup_.kernels.merge(part, total, 0, walk.lanes(), stride_, false);
       }
       finish(block, walk, total, {0, walk.lanes()});
     }
@@ -149,8 +151,9 @@ void MlaAbsorbed::run_shared(const Block& block, ThreadPool& pool) const {
     }
     pool.run(cost * 2 * setup_.latent, [&](int thread) {
       Hand at_hand = hand(block, thread);
-      for (std::int64_t i = thread; i < count; i += pool.threads()) {
-        attend(block, s.walks[s.items[i].walk], s.items[i].partition, slot(i), at_hand);
+      const Range share = static_range(count, thread, pool.threads());
+      for (std::int64_t i = share.begin; i < share.end; ++i) {
+        attend(block, s.items[i], i + 1 < share.end ? &s.items[i + 1] : nullptr, slot(i), at_hand);
       }
     });
     pool.run(cost, [&](int thread) {
@@ -180,9 +183,10 @@ void MlaAbsorbed::locate(const Step& step, const MlaRow& row, std::int64_t tile,
   repeat_last(rows, count);
 }
 
-void MlaAbsorbed::attend(const Block& block, const Walk& walk, std::int64_t partition, const MlaPartial& out,
+void MlaAbsorbed::attend(const Block& block, const Item& item, const Item* after, const MlaPartial& out,
                          Hand& at_hand) const {
   const MlaOperands& operands = setup_.operands;
+  const Walk& walk = block.scratch.walks[item.walk];
   const std::int64_t lanes = walk.lanes();
   if (at_hand.packed != &walk) {
     std::array<const float*, kMlaMaxQueries> queries;
@@ -194,7 +198,7 @@ void MlaAbsorbed::attend(const Block& block, const Walk& walk, std::int64_t part
     at_hand.packed = &walk;
   }
   const MlaRow& longest = block.rows[walk.row + walk.rows - 1];
-  const std::int64_t begin = partition * kMlaPartitionTiles;
+  const std::int64_t begin = item.partition * kMlaPartitionTiles;
   const std::int64_t tiles = (longest.length + kMlaTileRows - 1) / kMlaTileRows;
   const std::int64_t end = std::min(tiles, begin + kMlaPartitionTiles);
   std::array<std::array<const std::byte*, kMlaTileSlots>, 2> stored;
@@ -210,8 +214,14 @@ void MlaAbsorbed::attend(const Block& block, const Walk& walk, std::int64_t part
     const auto turn = static_cast<std::size_t>(tile - begin) % 2;
     const std::byte* const* rows = stored[turn].data();
     const std::int64_t count = std::min(kMlaTileRows, longest.length - tile * kMlaTileRows);
-    const bool more = tile + 1 < tiles;
-    if (more) locate(block.step, longest, tile + 1, stored[1 - turn].data());
+    const bool more = tile + 1 < end || after != nullptr;
+    if (tile + 1 < end) {
+      locate(block.step, longest, tile + 1, stored[1 - turn].data());
+    } else if (after != nullptr) {
+      const Walk& next = block.scratch.walks[after->walk];
+      locate(block.step, block.rows[next.row + next.rows - 1], after->partition * kMlaPartitionTiles,
+             stored[1 - turn].data());
+    }
     for (std::int64_t i = 0; i < round_up(lanes, 16); ++i) {
       const std::int64_t row = walk.row + std::min(i, lanes - 1) / walk.heads;
       visible[static_cast<std::size_t>(i)] = static_cast<float>(

@@ -77,7 +77,8 @@ class MlaAbsorbed {
   void run_whole(const Block& block, ThreadPool& pool) const;
   void run_shared(const Block& block, ThreadPool& pool) const;
   [[nodiscard]] Hand hand(const Block& block, int thread) const;
-  void attend(const Block& block, const Walk& walk, std::int64_t partition, const MlaPartial& out,
+  /// `after` is what the thread attends next, or null: its first rows are fetched meanwhile.
+  void attend(const Block& block, const Item& item, const Item* after, const MlaPartial& out,
               Hand& hand) const;
   void locate(const Step& step, const MlaRow& row, std::int64_t tile, const std::byte** rows) const;
   void finish(const Block& block, const Walk& walk, const MlaPartial& total, Range lanes) const;

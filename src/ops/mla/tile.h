@@ -49,7 +49,7 @@ __attribute__((noinline)) void score_rows(const MlaTile& t, std::int64_t vec, st
   for (int r = 0; r < kRows; ++r) {
     const std::byte* ahead = t.next[row + r];
     for (const std::int64_t end = smaller(steps, s + share); s < end; ++s, ahead += stride) {
-      prefetch(ahead);
+      prefetch_later(ahead);
       const auto queries = P::load_cells(panel + s * kCellsBytes);
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
