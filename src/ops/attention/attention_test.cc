@@ -193,11 +193,13 @@ TEST(Attention, LaterRowsOfAChunkHaveNoPart) {
     for (std::size_t i = static_cast<std::size_t>(101 * c.kv_heads * c.key); i < d.k.size(); ++i) {
       other.k[i] = other.v[i] = i % 2 == 0 ? INFINITY : NAN;
     }
-    Words a = run(c, d, {.stale = kNan});
-    Words b = run(c, other, {.stale = kNan});
-    a.resize(static_cast<std::size_t>(101 * c.heads * c.value));
-    b.resize(a.size());
-    EXPECT_EQ(differing_words(a, b), 0);
+    for (const bool f32 : {true, false}) {
+      Words a = run(c, d, {.f32 = f32, .stale = kNan});
+      Words b = run(c, other, {.f32 = f32, .stale = kNan});
+      a.resize(static_cast<std::size_t>(101 * c.heads * c.value));
+      b.resize(a.size());
+      EXPECT_EQ(differing_words(a, b), 0) << f32;
+    }
   }
 }
 
@@ -322,15 +324,73 @@ TEST(Attention, PartitionsOfALongContextMergeTheSameHoweverItIsCut) {
     const Case c{4, 2, 6, 5, 2100, window, true};
     const Data d = make_data(c, random);
     const TestOp op = make_op(c, d.sinks);
-    TestSession whole(op, {.isa = detect(), .max_tokens = 2100, .stale = kNan});
-    whole.feed(whole.add(d.inputs()), {c.tokens});
-    EXPECT_LT(relative_error(whole.output(0), expected(c, d)), 4e-6);
-    int threads = 1;
-    for (const Isa isa : available_isas()) {
-      TestSession session(op, {.isa = isa, .threads = threads, .max_tokens = 2100, .stale = kNan});
-      session.feed(session.add(d.inputs()), {1023, 1, 1, 1000, 1, 74});
-      EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << isa_name(isa);
-      threads += 2;
+    const std::vector<double> reference = expected(c, d);
+    for (const bool f32 : {true, false}) {
+      TestSession whole(op, {.isa = detect(), .f32 = f32, .max_tokens = 2100, .stale = kNan});
+      whole.feed(whole.add(d.inputs()), {c.tokens});
+      EXPECT_LT(relative_error(whole.output(0), reference), tolerance(f32));
+      int threads = 1;
+      for (const Isa isa : available_isas()) {
+        TestSession session(op,
+                            {.isa = isa, .f32 = f32, .threads = threads, .max_tokens = 2100, .stale = kNan});
+        session.feed(session.add(d.inputs()), {1023, 1, 1, 1000, 1, 74});
+        EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << isa_name(isa) << " " << f32;
+        threads += 2;
+      }
+    }
+  }
+}
+
+TEST(Attention, RandomShapesHaveTheSameBitsInEveryForm) {
+  Random random(17);
+  for (int i = 0; i < 24; ++i) {
+    const std::int64_t kv_heads = random.between(1, 4);
+    const Case c{kv_heads * random.between(1, 19), kv_heads,
+                 random.between(1, 100),           random.between(1, 150),
+                 random.between(1, 150),           random.uniform() < 0.5 ? 0 : random.between(1, 100),
+                 random.uniform() < 0.5,           random.uniform() < 0.3 ? 5.0 : 0.0};
+    SCOPED_TRACE(::testing::Message() << c);
+    const Data d = make_data(c, random);
+    const std::vector<double> reference = expected(c, d);
+    const TestOp op = make_op(c, d.sinks);
+    for (const bool f32 : {true, false}) {
+      TestSession whole(op, {.isa = detect(), .f32 = f32, .stale = kNan});
+      whole.feed(whole.add(d.inputs()), {c.tokens});
+      EXPECT_LT(relative_error(whole.output(0), reference), f32 ? 1e-5 : 2e-2);
+      for (const Isa isa : available_isas()) {
+        const std::int64_t cut = random.between(0, c.tokens - 1);
+        TestSession session(op, {.isa = isa, .f32 = f32, .threads = 3, .stale = kNan});
+        const std::size_t s = session.add(d.inputs());
+        if (cut > 0) session.feed(s, {cut});
+        session.feed(s, {c.tokens - cut});
+        EXPECT_EQ(differing_words(session.output(s), whole.output(0)), 0) << isa_name(isa) << " " << cut;
+        EXPECT_EQ(cache_of(session, s), cache_of(whole, 0)) << isa_name(isa) << " " << cut;
+      }
+    }
+  }
+}
+
+TEST(Attention, BitsOfTinyAndHugeNumbersAreTheSameEverywhere) {
+  Random random(18);
+  for (const double size : {1e-39, 1e-37, 1e-30, 1e-20, 1e15, 1e30}) {
+    for (const double query : {1e-3, 1.0, 1e3}) {  // flat weights; one weight of 1 and many that vanish
+      const Case c{6, 2, 18, 24, 150};
+      Data d = make_data(c, random);
+      for (Words* w : {&d.k, &d.v}) {
+        for (float& x : *w) x = static_cast<float>(x * size);
+      }
+      for (float& x : d.q) x = static_cast<float>(x * query / std::max(size, 1e-35));
+      for (Words* w : {&d.q, &d.k, &d.v}) round_all(*w);
+      const TestOp op = make_op(c);
+      for (const bool f32 : {true, false}) {
+        TestSession whole(op, {.isa = Isa::kGeneric, .f32 = f32, .stale = kNan});
+        whole.feed(whole.add(d.inputs()), {c.tokens});
+        for (const Isa isa : available_isas()) {
+          TestSession session(op, {.isa = isa, .f32 = f32, .threads = 2, .stale = kNan});
+          session.feed(session.add(d.inputs()), {63, 3, 1, 80, 3});
+          EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0) << isa_name(isa) << " " << size;
+        }
+      }
     }
   }
 }

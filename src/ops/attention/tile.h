@@ -181,59 +181,54 @@ __attribute__((noinline)) void softmax(const AttentionTile& t, std::int64_t at, 
   }
 }
 
-/// Steps that some queries of a block see, wholly or in part, and others do not. What a query does not see
-/// has no part in its chain, not even with weight 0: it may be an infinity.
+/// Values of Vecs x 16 columns of a block of queries go on over steps [begin, end), which all queries see. On
+/// its own, so that the compiler keeps all sums in registers.
 template <class P, int Queries, int Vecs>
-FL_INLINE void add_edge(const Panel& panel, const AttentionQuery* queries, std::int64_t begin,
-                        std::int64_t end, const std::byte* const (&weights)[Queries],
-                        Vec (&sum)[Queries][Vecs]) {
-  alignas(64) std::int32_t room[kLanes];
-  for (std::int64_t s = begin; s < end; ++s) {
-    const std::byte* cells = panel.cells + s * panel.row_bytes;
-#pragma GCC unroll 16
-    for (int i = 0; i < Queries; ++i) {
-      const auto seen = [&](std::int64_t slot) { return slot >= queries[i].begin && slot < queries[i].end; };
-      const bool low = seen(s * P::kElements);
-      const bool high = seen(s * P::kElements + P::kElements - 1);
-      if (!low && !high) continue;
-#pragma GCC unroll 2
-      for (int phase = 0; phase < P::kPhases; ++phase) {
-        const auto c = P::broadcast_phase(weights[i] + s * P::kStepBytes, phase);
-#pragma GCC unroll 16
-        for (int v = 0; v < Vecs; ++v) {
-          const std::byte* x = masked_cells(cells + v * kCellsBytes, low, high, room);
-          sum[i][v] = P::dot(sum[i][v], P::load_phase(x, phase), c);
-        }
-      }
-    }
-  }
-}
-
-/// Values of Vecs x 16 columns go on.
-template <class P, int Queries, int Vecs>
-__attribute__((noinline)) void add_values(const AttentionTile& t, const AttentionQuery* queries,
-                                          const Slots& slots, const Panel& panel, const std::byte* weights,
-                                          float* values, Ahead& ahead) {
+__attribute__((noinline)) void add_seen(const Panel& panel, std::int64_t begin, std::int64_t end,
+                                        const std::byte* weights, float* values, std::int64_t stride,
+                                        Ahead& ahead) {
   Vec sum[Queries][Vecs];
   const std::byte* weights_of[Queries];
 #pragma GCC unroll 16
   for (int i = 0; i < Queries; ++i) {
     weights_of[i] = weights + i * kWeightsBytes<P>;
 #pragma GCC unroll 16
-    for (int v = 0; v < Vecs; ++v) sum[i][v] = load(values + i * t.columns + v * kLanes);
+    for (int v = 0; v < Vecs; ++v) sum[i][v] = load(values + i * stride + v * kLanes);
   }
-  constexpr int kLast = P::kElements - 1;
-  const int end = (slots.end + kLast) / P::kElements;
-  int all_begin = (slots.all_begin + kLast) / P::kElements;
-  int all_end = slots.all_end / P::kElements;
-  if (all_begin >= all_end) all_begin = all_end = end;
-  add_edge<P>(panel, queries, slots.begin / P::kElements, all_begin, weights_of, sum);
-  multiply<P>(panel, ahead, all_begin, all_end, weights_of, sum);
-  add_edge<P>(panel, queries, all_end, end, weights_of, sum);
+  multiply<P>(panel, ahead, begin, end, weights_of, sum);
 #pragma GCC unroll 16
   for (int i = 0; i < Queries; ++i) {
 #pragma GCC unroll 16
-    for (int v = 0; v < Vecs; ++v) store(values + i * t.columns + v * kLanes, sum[i][v]);
+    for (int v = 0; v < Vecs; ++v) store(values + i * stride + v * kLanes, sum[i][v]);
+  }
+}
+
+/// The same over steps that some queries see, wholly or in part, and others do not. What a query does not see
+/// has no part in its chain, not even with weight 0: it may be an infinity.
+template <class P>
+__attribute__((noinline)) void add_edge(const Panel& panel, std::int64_t begin, std::int64_t end,
+                                        const AttentionQuery* queries, int count, int vecs,
+                                        const std::byte* weights, float* values, std::int64_t stride) {
+  alignas(64) std::int32_t room[kLanes];
+  for (std::int64_t s = begin; s < end; ++s) {
+    const std::byte* cells = panel.cells + s * panel.row_bytes;
+    for (int i = 0; i < count; ++i) {
+      const auto seen = [&](std::int64_t slot) { return slot >= queries[i].begin && slot < queries[i].end; };
+      const bool low = seen(s * P::kElements);
+      const bool high = seen(s * P::kElements + P::kElements - 1);
+      if (!low && !high) continue;
+      const std::byte* weight = weights + i * kWeightsBytes<P> + s * P::kStepBytes;
+      for (int v = 0; v < vecs; ++v) {
+        const std::byte* x = masked_cells(cells + v * kCellsBytes, low, high, room);
+        float* to = values + i * stride + v * kLanes;
+        Vec sum = load(to);
+#pragma GCC unroll 2
+        for (int phase = 0; phase < P::kPhases; ++phase) {
+          sum = P::dot(sum, P::load_phase(x, phase), P::broadcast_phase(weight, phase));
+        }
+        store(to, sum);
+      }
+    }
   }
 }
 
@@ -275,15 +270,26 @@ __attribute__((noinline)) void weigh_block(const AttentionTile& t, std::int64_t 
 template <class P, int Queries>
 FL_INLINE void add_block(const AttentionTile& t, std::int64_t at, const std::byte* weights,
                          std::int64_t column, Ahead& ahead) {
-  constexpr std::int64_t kSteps = kSlots / P::kElements;
-  const std::int64_t width = smaller(kAttentionPanelColumns, t.columns - column);
-  const std::byte* cells = t.values + column * kSteps * kCellBytes;
+  constexpr int kSteps = kSlots / P::kElements;
+  constexpr int kLast = P::kElements - 1;
   const Slots slots = seen_slots<Queries>(t.queries + at);
-  each_width<kWide<Queries>>(0, static_cast<int>(width / kLanes), [&]<int Vecs>(int vec) {
-    const Panel panel{cells + vec * kCellsBytes, width * kCellBytes};
-    float* values = t.running.values + at * t.columns + column + vec * kLanes;
-    add_values<P, Queries, Vecs>(t, t.queries + at, slots, panel, weights, values, ahead);
+  const int end = (slots.end + kLast) / P::kElements;
+  int all_begin = (slots.all_begin + kLast) / P::kElements;
+  int all_end = slots.all_end / P::kElements;
+  if (all_begin >= all_end) all_begin = all_end = end;
+  const std::int64_t width = smaller(kAttentionPanelColumns, t.columns - column);
+  const Panel panel{t.values + column * kSteps * kCellBytes, width * kCellBytes};
+  const int vecs = static_cast<int>(width / kLanes);
+  float* values = t.running.values + at * t.columns + column;
+  const auto edge = [&](int from, int to) {
+    if (from < to) add_edge<P>(panel, from, to, t.queries + at, Queries, vecs, weights, values, t.columns);
+  };
+  edge(slots.begin / P::kElements, all_begin);
+  each_width<kWide<Queries>>(0, vecs, [&]<int Vecs>(int vec) {
+    const Panel part{panel.cells + vec * kCellsBytes, panel.row_bytes};
+    add_seen<P, Queries, Vecs>(part, all_begin, all_end, weights, values + vec * kLanes, t.columns, ahead);
   });
+  edge(all_end, end);
 }
 
 /// Calls body.operator()<Queries>(at).
