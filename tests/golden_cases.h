@@ -29,8 +29,8 @@ inline const std::vector<Family>& families() {
        {"deepseek_v32_a", "deepseek_v32_b", "deepseek_v32_fp8", "deepseek_v32_fp8_f32scale"},
        1e-4},
       {"glm_moe_dsa", {"glm_moe_dsa_shared"}, {"glm_moe_dsa_full", "glm_moe_dsa_shared"}, 1e-4},
-      // In the larger set the reference's median is 30 times below its mean; ours is 3 times the one and an eighth of
-      // the other.
+      // In the larger set the reference's median is 30 times below its mean; ours is 3 times the one and an
+      // eighth of the other.
       {"gpt_oss", {"gpt_oss"}, {"gpt_oss"}, 1e-4, 4},
       {"gemma3", {"gemma3_text"}, {"gemma3_text"}, 1e-4},
       {"llama", {"llama3_scaled"}, {"llama3_scaled", "llama_tied"}, 1e-4},
