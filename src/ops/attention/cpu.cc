@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/round_up.h"
 #include "ops/attention/kernels.h"
 #include "ops/attention/op.h"
 #include "ops/scratch.h"
@@ -21,7 +22,7 @@ constexpr std::int64_t kPartitionPages = 16;
 constexpr std::int64_t kPartition = kPartitionPages * kPageTokens;
 // Queries (row, head) that meet a page while it is in the second-level cache: with 128 channels a bf16 page
 // takes 32 KiB, the queries and their values 64.
-constexpr std::int64_t kItemQueries = 64;
+constexpr std::int64_t kItemQueries = kAttentionMaxQueries;
 // Partials a thread may leave to a merge, in full items: enough that a meeting of the threads is rare.
 constexpr std::int64_t kItemsAThread = 8;
 
@@ -59,11 +60,13 @@ class AttentionCpu final : public Kernel {
  public:
   AttentionCpu(const KernelContext& context, std::vector<float> sinks)
       : kernels_(FL_PICK(context.isa, kAttentionKernels)),
+        operands_(context.f32 ? kernels_.f32 : kernels_.bf16),
         heads_(context.node.integer("heads")),
         kv_heads_(context.node.integer("kv_heads")),
         key_(context.node.integer("key_dim")),
         value_(context.node.integer("value_dim")),
-        columns_(divide_up(value_, 16) * 16),
+        key_steps_(divide_up(key_, operands_.cell_elements)),
+        columns_(round_up(value_, 16)),
         window_(context.node.integer("window")),
         scale_(static_cast<float>(context.node.real("scale"))),
         softcap_(static_cast<float>(context.node.real("softcap"))),
@@ -114,21 +117,29 @@ class AttentionCpu final : public Kernel {
       partial_floats = kItemsAThread * op.threads_ * op.partial_floats(op.item_queries_);
       partials = carve.take<float>(partial_floats);
       carry = carve.take<float>(2 * op.partial_floats(op.item_queries_));
+      query_bytes = op.item_queries_ * op.packed_bytes();
+      queries = carve.take<std::byte>(query_bytes * op.threads_);
       bytes = carve.used();
     }
     /// Items of a wave.
     [[nodiscard]] std::int64_t slots(const AttentionCpu& op, Cut cut) const {
       return partial_floats / op.partial_floats(std::max<std::int64_t>(1, cut.rows * cut.heads));
     }
-    RowGroup* groups;  // [tokens]
-    float* partials;   // a wave's items
-    float* carry;      // two: the total of a unit that a wave leaves unfinished, in turn
-    std::int64_t partial_floats, bytes;
+    RowGroup* groups;    // [tokens]
+    float* partials;     // a wave's items
+    float* carry;        // two: the total of a unit that a wave leaves unfinished, in turn
+    std::byte* queries;  // a thread: an item's, packed
+    std::int64_t partial_floats, query_bytes, bytes;
   };
 
-  [[nodiscard]] std::int64_t partial_floats(std::int64_t queries) const { return queries * (columns_ + 2); }
+  [[nodiscard]] std::int64_t packed_bytes() const { return round_up(key_steps_ * operands_.query_bytes, 64); }
+  /// Values and sums start on a cache line.
+  [[nodiscard]] std::int64_t partial_floats(std::int64_t queries) const {
+    return queries * (columns_ + kAttentionSumLanes) + round_up(queries, 16);
+  }
   [[nodiscard]] AttentionPartial partial_at(float* base, std::int64_t queries) const {
-    return {base, base + queries * columns_, base + queries * (columns_ + 1)};
+    float* sums = base + queries * columns_;
+    return {base, sums, sums + queries * kAttentionSumLanes};
   }
   [[nodiscard]] std::int64_t units_of_a_group(Cut cut) const {
     return kv_heads_ * divide_up(heads_ / kv_heads_, cut.heads);
@@ -140,50 +151,58 @@ class AttentionCpu final : public Kernel {
 
   // ---- writing ----
   void write_cache(const Step& step, const NodeIo& io, ThreadPool& pool) const {
-    const std::int64_t channels = kv_heads_ * key_;
-    const std::int64_t rows = step.rows() * kv_heads_;
     pool.run(step.rows() * kv_heads_ * (key_ + value_), [&](int thread) {
-      // A channel's positions share cache lines: threads own channels of keys, but rows of values.
-      const Range share = static_range(channels, thread, pool.threads());
-      const Range value_share = static_range(rows, thread, pool.threads());
+      // The slots of a cell share its cache line: threads own cells of keys and columns of values.
+      const Range keys = static_range(kv_heads_ * key_steps_, thread, pool.threads());
+      const Range vectors = static_range(kv_heads_ * columns_ / 16, thread, pool.threads());
       for (const SequenceRows& s : step.sequences) {
-        for (std::int64_t r = 0; r < s.rows; ++r) {
-          const std::int64_t row = s.first_row + r;
-          std::uint8_t* page = step.page(s.pages[(s.position + r) / kPageTokens]);
+        for (std::int64_t r = 0; r < s.rows;) {
           const std::int64_t slot = (s.position + r) % kPageTokens;
-          write_key(io.in(1) + row * channels, share, page + keys_.offset, slot);
-          const std::int64_t begin = std::max(value_share.begin, row * kv_heads_);
-          const std::int64_t end = std::min(value_share.end, (row + 1) * kv_heads_);
-          for (std::int64_t i = begin; i < end; ++i) {
-            const std::int64_t line = (i - row * kv_heads_) * kPageTokens + slot;
-            write_value(io.in(2) + i * value_, page + values_.offset, line * columns_);
+          const std::int64_t count = std::min(s.rows - r, kPageTokens - slot);
+          std::uint8_t* page = step.page(s.pages[(s.position + r) / kPageTokens]);
+          for (std::int64_t head = 0; head < kv_heads_; ++head) {
+            const std::int64_t i = (s.first_row + r) * kv_heads_ + head;
+            write_keys(io.in(1) + i * key_, count, keys, keys_of(page, head, slot), head);
+            write_values(io.in(2) + i * value_, count, vectors, values_of(page, head), head, slot);
           }
+          r += count;
         }
       }
     });
   }
 
-  void write_key(const float* k, Range channels, std::uint8_t* page, std::int64_t slot) const {
-    const std::int64_t first = channels.begin * kPageTokens + slot;
-    const std::int64_t count = channels.end - channels.begin;
-    if (keys_.dtype == DType::kBF16) {
-      kernels_.round_column(k + channels.begin, count, reinterpret_cast<std::uint16_t*>(page) + first);
-      return;
-    }
-    float* to = reinterpret_cast<float*>(page) + first;
-    for (std::int64_t i = 0; i < count; ++i) to[i * kPageTokens] = k[channels.begin + i];
+  /// What `all`, a range over the parts of all heads, leaves of those of one.
+  static Range of_head(Range all, std::int64_t head, std::int64_t parts) {
+    return {std::clamp<std::int64_t>(all.begin - head * parts, 0, parts),
+            std::clamp<std::int64_t>(all.end - head * parts, 0, parts)};
   }
 
-  void write_value(const float* v, std::uint8_t* page, std::int64_t at) const {
-    if (values_.dtype == DType::kBF16) {
-      auto* to = reinterpret_cast<std::uint16_t*>(page) + at;
-      kernels_.round_row(v, value_, to);
-      std::fill_n(to + value_, columns_ - value_, std::uint16_t{0});
-    } else {
-      float* to = reinterpret_cast<float*>(page) + at;
-      std::copy_n(v, value_, to);
-      std::fill_n(to + value_, columns_ - value_, 0.0F);
+  void write_keys(const float* k, std::int64_t rows, Range all, std::byte* cells, std::int64_t head) const {
+    const Range steps = of_head(all, head, key_steps_);
+    if (steps.begin >= steps.end) return;
+    const std::int64_t channel = steps.begin * operands_.cell_elements;
+    const std::int64_t end = std::min(key_, steps.end * operands_.cell_elements);
+    operands_.store_keys(k + channel, kv_heads_ * key_, rows, end - channel,
+                         cells + steps.begin * kPageTokens * kAttentionCellBytes);
+  }
+
+  void write_values(const float* v, std::int64_t rows, Range all, std::byte* panels, std::int64_t head,
+                    std::int64_t slot) const {
+    const Range vectors = of_head(all, head, columns_ / 16);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      operands_.store_value(v + r * kv_heads_ * value_, value_, 16 * vectors.begin, 16 * vectors.end,
+                            slot + r, panels);
     }
+  }
+
+  static std::byte* cells_of(std::uint8_t* page, const CachePlace& place, std::int64_t cells) {
+    return reinterpret_cast<std::byte*>(page) + place.offset + cells * kAttentionCellBytes;
+  }
+  [[nodiscard]] std::byte* keys_of(std::uint8_t* page, std::int64_t head, std::int64_t slot = 0) const {
+    return cells_of(page, keys_, head * key_steps_ * kPageTokens + slot);
+  }
+  [[nodiscard]] std::byte* values_of(std::uint8_t* page, std::int64_t head) const {
+    return cells_of(page, values_, head * kPageTokens / operands_.cell_elements * columns_);
   }
 
   // ---- cutting ----
@@ -272,7 +291,7 @@ class AttentionCpu final : public Kernel {
         before += item.pairs();
         if (middle < share.begin || middle >= share.end) return;
         const AttentionPartial partial = partial_of(scratch, wave, index, item);
-        attend(step, io, item, partial);
+        attend(step, io, item, partial, scratch.queries + thread * scratch.query_bytes);
         if (item.alone()) finish(io, item, partial);
       });
     });
@@ -289,12 +308,16 @@ class AttentionCpu final : public Kernel {
     return partial_at(scratch.partials + (index - wave.begin) * stride, item.queries());
   }
 
-  void attend(const Step& step, const NodeIo& io, const Item& item, const AttentionPartial& partial) const {
+  void attend(const Step& step, const NodeIo& io, const Item& item, const AttentionPartial& partial,
+              std::byte* packed) const {
     const RowGroup& group = *item.group;
     std::array<AttentionQuery, kItemQueries> queries;
     for (std::int64_t r = 0; r < group.rows; ++r) {
       const float* q = io.in(0) + ((group.row + r) * heads_ + item.head) * key_;
-      for (std::int64_t h = 0; h < item.heads; ++h) query(queries, item, r, h).q = q + h * key_;
+      for (std::int64_t h = 0; h < item.heads; ++h, packed += packed_bytes()) {
+        operands_.pack(q + h * key_, key_, packed);
+        query(queries, item, r, h).q = packed;
+      }
     }
     for (std::int64_t page = item.begin / kPageTokens; page * kPageTokens < item.end; ++page) {
       // The rows that see something of the page are neighbours.
@@ -315,43 +338,25 @@ class AttentionCpu final : public Kernel {
         }
       }
       const std::int64_t skipped = first * item.heads;
-      const AttentionPartial running{partial.values + skipped * columns_, partial.max + skipped,
-                                     partial.sum + skipped};
       const std::int64_t next = (page + 1) * kPageTokens < item.end ? page + 1 : page;
-      attend_page(step.page(group.pages[page]), step.page(group.pages[next]), item.kv_head,
-                  queries.data() + skipped, count * item.heads, running);
+      std::uint8_t* at = step.page(group.pages[page]);
+      operands_.attend({.keys = keys_of(at, item.kv_head),
+                        .values = values_of(at, item.kv_head),
+                        .next_keys = keys_of(step.page(group.pages[next]), item.kv_head),
+                        .key_steps = key_steps_,
+                        .columns = columns_,
+                        .queries = queries.data() + skipped,
+                        .count = count * item.heads,
+                        .scale = scale_,
+                        .softcap = softcap_,
+                        .running = {partial.values + skipped * columns_,
+                                    partial.sum + skipped * kAttentionSumLanes, partial.max + skipped}});
     }
   }
 
   static AttentionQuery& query(std::array<AttentionQuery, kItemQueries>& queries, const Item& item,
                                std::int64_t row, std::int64_t head) {
     return queries[static_cast<std::size_t>(row * item.heads + head)];
-  }
-
-  /// `next`: the page that comes after `page`, or any.
-  void attend_page(const std::uint8_t* page, const std::uint8_t* next, std::int64_t kv_head,
-                   const AttentionQuery* queries, std::int64_t count, const AttentionPartial& running) const {
-    const auto tile = [&]<class Element>(const Element*) {
-      const auto keys_of = [&](const std::uint8_t* p) {
-        return reinterpret_cast<const Element*>(p + keys_.offset) + kv_head * key_ * kPageTokens;
-      };
-      const auto* values = reinterpret_cast<const Element*>(page + values_.offset);
-      return AttentionTile<Element>{.keys = keys_of(page),
-                                    .values = values + kv_head * kPageTokens * columns_,
-                                    .next_keys = keys_of(next),
-                                    .key_dim = key_,
-                                    .columns = columns_,
-                                    .queries = queries,
-                                    .count = count,
-                                    .scale = scale_,
-                                    .softcap = softcap_,
-                                    .running = running};
-    };
-    if (keys_.dtype == DType::kF32) {
-      kernels_.attend_f32(tile(static_cast<const float*>(nullptr)));
-    } else {
-      kernels_.attend_bf16(tile(static_cast<const std::uint16_t*>(nullptr)));
-    }
   }
 
   // ---- merging ----
@@ -406,8 +411,10 @@ class AttentionCpu final : public Kernel {
   }
 
   const AttentionKernels& kernels_;
+  const AttentionOperands& operands_;
   std::int64_t heads_, kv_heads_, key_, value_;
-  std::int64_t columns_;  // value_ padded to whole vectors
+  std::int64_t key_steps_;  // cells of a key
+  std::int64_t columns_;    // value_ padded to whole vectors
   std::int64_t window_;
   float scale_, softcap_;
   std::vector<float> sinks_;  // [heads] or empty

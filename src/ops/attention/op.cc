@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string>
 
+#include "base/round_up.h"
+
 namespace firstlight {
 namespace {
 
@@ -94,15 +96,17 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
 
 std::vector<CacheSpec> caches(const NodeSpec& node) {
   const Sizes s(node);
-  // A key channel's 64 positions are whole vectors whatever key_dim is; a value row is padded to them.
-  const std::int64_t padded = (s.value + 15) / 16 * 16;
+  // A key channel's 64 positions are whole vectors whatever key_dim is, but two channels are a pair in bf16;
+  // a value row is padded to whole vectors.
+  const std::int64_t keys = round_up(s.key, 2);
+  const std::int64_t values = round_up(s.value, 16);
   return {{.name = "k",
            .scope = CacheSpec::Scope::kPerPage,
-           .elements = s.kv_heads * s.key * kPageTokens,
+           .elements = s.kv_heads * keys * kPageTokens,
            .storage = CacheSpec::Storage::kCompute},
           {.name = "v",
            .scope = CacheSpec::Scope::kPerPage,
-           .elements = s.kv_heads * kPageTokens * padded,
+           .elements = s.kv_heads * kPageTokens * values,
            .storage = CacheSpec::Storage::kCompute}};
 }
 
