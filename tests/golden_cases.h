@@ -12,9 +12,6 @@ struct Family {
   std::vector<std::string> bundled;  // under tests/data/goldens
   std::vector<std::string> shared;   // under shared_goldens()
   double limit;                      // of max |x - reference| / max |reference| of any f32 value
-  // Of the median KL of bf16 mode, in medians of the reference's own bf16 mode. A golden has 3 to 30 prompts,
-  // each one sample of a noise with long tails.
-  double median_limit = 2;
 };
 
 inline void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
@@ -29,9 +26,7 @@ inline const std::vector<Family>& families() {
        {"deepseek_v32_a", "deepseek_v32_b", "deepseek_v32_fp8", "deepseek_v32_fp8_f32scale"},
        1e-4},
       {"glm_moe_dsa", {"glm_moe_dsa_shared"}, {"glm_moe_dsa_full", "glm_moe_dsa_shared"}, 1e-4},
-      // In the larger set the reference's median is 30 times below its mean; ours is 3 times the one and an
-      // eighth of the other.
-      {"gpt_oss", {"gpt_oss"}, {"gpt_oss"}, 1e-4, 4},
+      {"gpt_oss", {"gpt_oss"}, {"gpt_oss"}, 1e-4},
       {"gemma3", {"gemma3_text"}, {"gemma3_text"}, 1e-4},
       {"llama", {"llama3_scaled"}, {"llama3_scaled", "llama_tied"}, 1e-4},
       {"minimax_m2", {"minimax_m2"}, {"minimax_m2"}, 1e-4},

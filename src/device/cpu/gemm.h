@@ -8,13 +8,13 @@
 //          (fused), then + x_k w_k (fused), in the model of vdpbf16ps: denormal inputs are zero and tiny
 //          results become zero, whatever MXCSR says. f32 weights make it kF32.
 // Quantised weights have one arithmetic of their own. Groups of values of x, 256 beside weights of 8 bits and
-// 128 beside 4 bits, become codes -127..127 (nearest even of x 127 / max|x|) and a scale s_g = max|x| / 127;
+// 32 beside 4 bits, become codes -127..127 (nearest even of x 127 / max|x|) and a scale s_g = max|x| / 127;
 // sums of products of codes are exact integers.
 //   int8        y = 0; for groups g ascending: y = fma(sum_g, s_g, y); then y = y w_scale
 //   int8, wide  the same with 256 times the codes, plus second codes: nearest even of 256 times what the
 //   first
-//               ones leave of x 127 / max|x|, within +-127; s_g = max|x| / 127 / 256
-//   int4, mxfp4 y = 0; for groups h of 32 ascending: y = fma(sum_h, w_scale_h * s_g, y)
+//               leave of x 127 / max|x|, within +-127; s_g = max|x| / 127 / 256
+//   int4, mxfp4 y = 0; for groups g ascending: y = fma(sum_g, w_scale_g * s_g, y)
 // Twice the values of MXFP4 are integers; w_scale_h holds the half. Scales below 2^-126 count as 0.
 //
 // An operator that splits work itself calls prepare_x and gemm_panels on each thread; gemm() does it all.

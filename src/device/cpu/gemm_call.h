@@ -12,17 +12,16 @@ struct PanelSpan {
   std::int32_t count = 0;
 };
 
-/// Values of a row of X that share a scale where X is quantised.
-inline constexpr std::int64_t kInt8Group = 256;    // beside weights of 8 bits
-inline constexpr std::int64_t kNibbleGroup = 128;  // beside weights of 4 bits
+/// Values of a row of X that are quantised together.
+inline constexpr std::int64_t kInt8Group = 256;    // beside weights of 8 bits; they share a scale
+inline constexpr std::int64_t kNibbleGroup = 128;  // beside weights of 4 bits; 32 of them share a scale
 /// Such a group prepared for a kernel. Codes and starts are as the kernel of an instruction set likes them.
 template <class Code, int Terms, std::int64_t Values>
 struct QuantGroup {
   static constexpr std::int64_t kValues = Values;
   Code codes[Terms][Values];
   std::int32_t start[4];  // what sums of products begin with, to take the bias of unsigned weights out
-  float scale;
-  float unused[3];
+  float scale[4];         // of all values, or of every 32
 };
 /// Room for any of them.
 inline constexpr std::int64_t kQuantGroupBytes = sizeof(QuantGroup<std::int16_t, 1, kInt8Group>);

@@ -65,7 +65,7 @@ constexpr std::array kKinds = {Kind{Packing::kInt8, false}, Kind{Packing::kInt8,
                                Kind{Packing::kInt4, false}, Kind{Packing::kMxfp4, false}};
 
 /// Values of x that share a scale.
-std::int64_t group_of(Packing packing) { return packing == Packing::kInt8 ? 256 : 128; }
+std::int64_t group_of(Packing packing) { return packing == Packing::kInt8 ? 256 : 32; }
 
 CodedX coded_x(const float* x, std::int64_t k, Packing packing, bool wide) {
   CodedX row;
@@ -93,7 +93,7 @@ CodedX coded_x(const float* x, std::int64_t k, Packing packing, bool wide) {
 
 float expected(const CodedX& x, const CodedRow& w, Packing packing) {
   const auto k = static_cast<std::int64_t>(w.codes.size());
-  const std::int64_t step = packing == Packing::kInt8 ? group_of(packing) : 32;
+  const std::int64_t step = group_of(packing);
   float y = 0;
   for (std::int64_t from = 0; from < k; from += step) {
     int sum = 0;
