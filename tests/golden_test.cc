@@ -39,7 +39,7 @@ void compare_f32(const std::filesystem::path& folder, double limit) {
       EXPECT_LE(difference, limit) << folder << " " << name;
     }
   }
-  EXPECT_GT(compared, 20) << folder;
+  EXPECT_GT(compared, 10) << folder;
   std::printf("%s: ", folder.filename().c_str());
   for (const auto& [kind, difference] : worst) std::printf("%s %.1e  ", kind.c_str(), difference);
   std::printf("choices excused by a small gap: %d\n", excused);
@@ -182,7 +182,13 @@ TEST_P(SharedGolden, Bf16DivergesNoMoreThanTheReference) {
 
 std::string family_name(const ::testing::TestParamInfo<Family>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Families, Golden, ::testing::ValuesIn(families()), family_name);
-INSTANTIATE_TEST_SUITE_P(Families, SharedGolden, ::testing::ValuesIn(families()), family_name);
+std::vector<Family> shared_families() {
+  std::vector<Family> some;
+  std::ranges::copy_if(families(), std::back_inserter(some),
+                       [](const Family& f) { return !f.shared.empty(); });
+  return some;
+}
+INSTANTIATE_TEST_SUITE_P(Families, SharedGolden, ::testing::ValuesIn(shared_families()), family_name);
 
 }  // namespace
 }  // namespace firstlight::testing

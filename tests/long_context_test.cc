@@ -194,7 +194,7 @@ class LongContext {
     options.context = context_;
     options.max_context = max_context_;
     options.step_tokens = step_tokens;
-    options.settings = settings_;
+    if (search == KeySearch::kTwoStage) options.settings = settings_;
     options.settings.key_search = search;
     options.keep = kept_names(graph_, {"topk"});
     auto model = Model::load(Graph(graph_), checkpoint_, std::move(options));

@@ -90,6 +90,22 @@ class PackedCacheTest : public ::testing::Test {
   TestFolder kept_;
 };
 
+TEST_F(PackedCacheTest, NothingIsWrittenThroughALink) {
+  const std::vector<float> expected = with().logits;
+  const std::string file = files().at(0);
+  const std::filesystem::path other = checkpoint_ / "other";
+  std::filesystem::rename(file, other);
+  std::filesystem::create_symlink(other, file);
+  EXPECT_TRUE(with().notices.empty());  // reading is harmless
+  std::ofstream(other) << "somebody's letter";
+  const Outcome now = with();
+  EXPECT_EQ(now.logits, expected);
+  ASSERT_EQ(now.notices.size(), 2U);
+  EXPECT_TRUE(contains(now.notices[1], "is a link")) << now.notices[1];
+  EXPECT_EQ(std::filesystem::file_size(other), 17U);
+  EXPECT_TRUE(std::filesystem::is_symlink(file));
+}
+
 TEST_F(PackedCacheTest, TheSecondStartHasTheSameBits) {
   for (const char* golden : {"kimi_linear_b", "gpt_oss", "deepseek_v32_fp8_f32scale", "kimi_k31_b"}) {
     copy(golden);
@@ -97,6 +113,8 @@ TEST_F(PackedCacheTest, TheSecondStartHasTheSameBits) {
                              Form{"mxfp4", HeldAs::kMxfp4, HeldAs::kMxfp4},
                              Form{"int8, mxfp4 experts", HeldAs::kInt8, HeldAs::kMxfp4},
                              Form{.name = "f32", .f32 = true}, Form{.name = "expanded", .expanded = true}}) {
+      if (form.expanded && golden != std::string("kimi_linear_b"))
+        continue;  // the others attend few positions
       const std::vector<float> expected = without(form);
       const auto before = files();
       const Outcome first = with(form);

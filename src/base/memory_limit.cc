@@ -5,21 +5,43 @@
 #include <fstream>
 #include <limits>
 
+#include "base/cgroups.h"
+
 namespace firstlight {
 namespace {
 
 /// The first number of a one-number file, or -1 ("max", or no such file).
-std::int64_t number_in(const char* path) {
+std::int64_t number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::int64_t value = -1;
   return file >> value ? value : -1;
 }
 
+/// The number beside `name` in a file of such pairs; 0 without one.
+std::int64_t entry_of(const std::filesystem::path& path, const std::string& name) {
+  std::ifstream file(path);
+  std::string key;
+  std::int64_t value = 0;
+  while (file >> key >> value) {
+    if (key == name) return value;
+  }
+  return 0;
+}
+
+/// Files of a group: its limit, what it uses, and what of that are pages of files that give way when needed.
+struct Version {
+  const char* limit;
+  const char* used;
+  std::string cached;
+};
+const Version kVersions[] = {{"memory.max", "memory.current", "inactive_file"},
+                             {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}};
+
 }  // namespace
 
-std::int64_t available_memory() {
+std::int64_t available_memory(const std::filesystem::path& root) {
   std::int64_t available = std::numeric_limits<std::int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
+  std::ifstream meminfo(root / "proc/meminfo");
   std::string key;
   std::int64_t kib = 0;
   std::string unit;
@@ -27,9 +49,16 @@ std::int64_t available_memory() {
     std::getline(meminfo, unit);
     if (key == "MemAvailable:") available = kib * 1024;
   }
-  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
-  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit >= 0 && used >= 0) available = std::min(available, std::max<std::int64_t>(limit - used, 0));
+  each_cgroup(root, "memory", [&](const std::filesystem::path& group) {
+    for (const auto& [limit_name, used_name, cached_name] : kVersions) {
+      const std::int64_t limit = number_in(group / limit_name);
+      const std::int64_t used = number_in(group / used_name);
+      if (limit < 0 || used < 0) continue;
+      const std::int64_t held =
+          std::max<std::int64_t>(used - entry_of(group / "memory.stat", cached_name), 0);
+      available = std::min(available, std::max<std::int64_t>(limit - held, 0));
+    }
+  });
   return available;
 }
 

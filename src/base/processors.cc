@@ -6,8 +6,9 @@
 #include <cmath>
 #include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
+
+#include "base/cgroups.h"
 
 namespace firstlight {
 namespace {
@@ -78,25 +79,7 @@ std::optional<double> processor_quota(const fs::path& root) {
     const std::optional<double> q = quota_in(folder);
     if (q && (!least || *q < *least)) least = q;
   };
-  std::ifstream groups(root / "proc/self/cgroup");  // lines "0::/a/b" or "4:cpu,cpuacct:/a/b"
-  std::string line;
-  while (std::getline(groups, line)) {
-    std::istringstream fields(line);
-    std::string number;
-    std::string controllers;
-    std::string path;
-    if (!std::getline(fields, number, ':') || !std::getline(fields, controllers, ':')) continue;
-    std::getline(fields, path);
-    const bool v2 = controllers.empty();
-    if (!v2 && controllers.find("cpu") == std::string::npos) continue;
-    const fs::path top = root / "sys/fs/cgroup" / (v2 ? "" : controllers);
-    // A limit of any group above holds too.
-    for (fs::path at = fs::path(path).relative_path();; at = at.parent_path()) {
-      take(top / at);
-      if (at.empty()) break;
-    }
-  }
-  take(root / "sys/fs/cgroup");
+  each_cgroup(root, "cpu", take);
   return least;
 }
 

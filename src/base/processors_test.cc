@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "base/memory_limit.h"
+
 namespace firstlight {
 namespace {
 
@@ -55,6 +57,24 @@ TEST_F(ProcessorsTest, NonsenseIsNoLimit) {
   write("proc/self/cgroup", "0\n::\nx:y\n0::/../..\n");
   write("sys/fs/cgroup/cpu.max", "0 0\n");
   EXPECT_FALSE(processor_quota(root_).has_value());
+}
+
+TEST_F(ProcessorsTest, MemoryIsThatOfTheTightestGroup) {
+  write("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 8000 kB\nBuffers: 1 kB\n");
+  EXPECT_EQ(available_memory(root_), 8000 * 1024);
+  write("proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/box\n0::/a/b\n");
+  write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  write("sys/fs/cgroup/a/memory.max", "7000000\n");
+  write("sys/fs/cgroup/a/memory.current", "1000000\n");
+  EXPECT_EQ(available_memory(root_), 6000000);
+  write("sys/fs/cgroup/a/memory.stat", "anon 400000\ninactive_file 500000\n");  // gives way
+  EXPECT_EQ(available_memory(root_), 6500000);
+  write("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "3000000\n");
+  write("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "1000000\n");
+  write("sys/fs/cgroup/memory/x/memory.stat", "inactive_file 7\ntotal_inactive_file 200000\n");
+  EXPECT_EQ(available_memory(root_), 2200000);
+  write("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "5000000\n");
+  EXPECT_EQ(available_memory(root_), 0);
 }
 
 TEST_F(ProcessorsTest, SiblingsComeLast) {

@@ -90,6 +90,11 @@ Status run(const Flags& flags) {
     return Error{"--ctx " + std::to_string(flags.model.context) + " is less than the " +
                  std::to_string(needed_context(flags)) + " tokens that the longest measurement takes"};
   }
+  const bool to_file = !flags.json.empty() && flags.json != "-";
+  // Before an hour of measuring, not after it; what is there stays until there is something better.
+  if (to_file && !std::ofstream(flags.json, std::ios::binary | std::ios::app)) {
+    return Error{flags.json + ": cannot be written"};
+  }
   auto opened = open_checkpoint(flags.model);
   FL_ASSIGN(TracedModel traced,
             trace_model(flags.model.folder, models_folder(), stored_bytes(flags.model, opened)));
@@ -106,14 +111,14 @@ Status run(const Flags& flags) {
   FL_TRY(measure_all(flags, *model, report));
   const std::string json =
       report.json().dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  if (!flags.json.empty() && flags.json != "-") {
+  if (!write_output(flags.json == "-" ? json : report.table())) {
+    return Error{"standard output: cannot be written"};
+  }
+  if (to_file) {
     std::ofstream file(flags.json, std::ios::binary | std::ios::trunc);
     file << json;
     file.close();
     if (!file) return Error{flags.json + ": cannot be written"};
-  }
-  if (!write_output(flags.json == "-" ? json : report.table())) {
-    return Error{"standard output: cannot be written"};
   }
   return {};
 }
@@ -125,21 +130,24 @@ Command add_bench(CLI::App& parent) {
       "bench", "Measure prompts and generation on random tokens, beside what the machine can do");
   auto flags = std::make_shared<Flags>();
   add_model_flags(*app, flags->model);
-  app->add_option("--prompt", flags->prompts, "Lengths of prompts (default: 512)")
-      ->delimiter(',')
-      ->check(count(1 << 24))
-      ->type_name("N,…");
-  app->add_option("--decode", flags->decode, "Tokens to generate (default: 64)")
-      ->check(count(1 << 24))
-      ->type_name("N");
+  const CLI::Option* const prompt =
+      app->add_option("--prompt", flags->prompts, "Lengths of prompts (default: 512)")
+          ->delimiter(',')
+          ->check(count(1 << 24))
+          ->type_name("N,…");
+  const CLI::Option* const decode =
+      app->add_option("--decode", flags->decode, "Tokens to generate (default: 64)")
+          ->check(count(1 << 24))
+          ->type_name("N");
   app->add_option("--depth", flags->depths, "Tokens in the context before either (default: 0)")
       ->delimiter(',')
       ->check(count(std::int64_t{1} << 32, 0))
       ->type_name("N,…");
-  app->add_option("--streams", flags->streams, "Sequences that generate together (default: 1)")
-      ->delimiter(',')
-      ->check(count(1024))
-      ->type_name("N,…");
+  const CLI::Option* const streams =
+      app->add_option("--streams", flags->streams, "Sequences that generate together (default: 1)")
+          ->delimiter(',')
+          ->check(count(1024))
+          ->type_name("N,…");
   app->add_option("--only", flags->only, "Measure one of the two: prefill or decode")
       ->check(one_of({"prefill", "decode"}))
       ->type_name("prefill|decode");
@@ -158,7 +166,14 @@ Command add_bench(CLI::App& parent) {
   app->add_option("--json", flags->json,
                   "Write all figures to this file (-: standard output, without the table)")
       ->type_name("FILE");
-  return {app, [flags] {
+  return {app, [flags, prompt, decode, streams] {
+            const auto inert = [&](const CLI::Option* option, const std::string& why) {
+              return usage_failure("bench", Error{option->get_name() + " has no effect with " + why});
+            };
+            if (flags->only == "decode" && prompt->count() > 0) return inert(prompt, "--only decode");
+            for (const CLI::Option* option : {decode, streams}) {
+              if (flags->only == "prefill" && option->count() > 0) return inert(option, "--only prefill");
+            }
             const Status status = run(*flags);
             return status.ok() ? kExitSuccess : input_failure(status.error());
           }};

@@ -24,22 +24,32 @@ void handle_interrupt(int) {
   _exit(kExitInterrupted);
 }
 
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;  // without SA_RESTART: a read in progress returns
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void install_interrupt_handler() {
   on_terminal = isatty(STDERR_FILENO) == 1;
-  struct sigaction action {};
-  action.sa_handler = handle_interrupt;  // without SA_RESTART: a read in progress returns
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
+  handle(SIGINT, handle_interrupt);
 }
 
-InterruptScope::InterruptScope() {
+InterruptScope::InterruptScope(Signals signals) : signals_(signals) {
   reset();
   in_scope = true;
+  if (signals_ != Signals::kTermination) return;
+  for (const int signal : {SIGTERM, SIGHUP}) handle(signal, handle_interrupt);
 }
 
-InterruptScope::~InterruptScope() { in_scope = false; }
+InterruptScope::~InterruptScope() {
+  in_scope = false;
+  if (signals_ != Signals::kTermination) return;
+  for (const int signal : {SIGTERM, SIGHUP}) handle(signal, SIG_DFL);
+}
 
 bool InterruptScope::requested() { return pressed > 0; }
 

@@ -10,7 +10,9 @@ void install_interrupt_handler();
 /// a row are impatience, three are despair. Not nested.
 class InterruptScope {
  public:
-  InterruptScope();
+  enum class Signals { kInterrupt, kTermination };
+  /// kTermination: a polite end by others (SIGTERM, SIGHUP) is taken for Ctrl-C as well.
+  explicit InterruptScope(Signals signals = Signals::kInterrupt);
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
@@ -18,6 +20,9 @@ class InterruptScope {
   [[nodiscard]] static bool requested();
   /// Forgets what was requested so far.
   static void reset();
+
+ private:
+  Signals signals_;
 };
 
 }  // namespace firstlight

@@ -1,6 +1,7 @@
 #include "cli/model_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 
 #include "cli/validators.h"
@@ -14,16 +15,25 @@ HeldAs held_as(const std::string& name) {
 namespace {
 
 void add_settings_flags(CLI::App& app, RunSettings& settings) {
+  const auto experts_too = std::make_shared<bool>(true);
   app.add_option_function<std::string>(
          "--quantize",
-         [&settings](const std::string& name) { settings.weights = settings.experts = held_as(name); },
-         "Hold weights in 8 or 4 bits and multiply 8-bit activations (default: as the checkpoint has them)")
+         [&settings, experts_too](const std::string& name) {
+           settings.weights = held_as(name);
+           if (*experts_too) settings.experts = settings.weights;
+         },
+         "Hold weights in 8 or 4 bits, and multiply them with activations of 16 or 8 bits (default: as the "
+         "checkpoint has them, and bf16)")
       ->check(one_of({"int8", "int4", "mxfp4"}))
       ->type_name("int8|int4|mxfp4")
       ->trigger_on_parse();
   app.add_option_function<std::string>(
-         "--quantize-experts", [&settings](const std::string& name) { settings.experts = held_as(name); },
-         "The same for routed experts alone; after --quantize")
+         "--quantize-experts",
+         [&settings, experts_too](const std::string& name) {
+           settings.experts = held_as(name);
+           *experts_too = false;
+         },
+         "The same for routed experts alone, whatever --quantize says of the rest")
       ->check(one_of({"int8", "int4", "mxfp4"}))
       ->type_name("int8|int4|mxfp4")
       ->trigger_on_parse();

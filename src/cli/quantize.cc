@@ -116,11 +116,13 @@ Status write_config(const fs::path& from, const fs::path& to, const nlohmann::or
 /// Tokenizer, template, generation settings and whatever else lies there, byte for byte.
 Status copy_others(const fs::path& from, const fs::path& to) {
   std::error_code failure;
+  std::error_code ignored;
   fs::directory_iterator entry(from, failure);
   for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
     const std::string name = entry->path().filename().string();
     if (name == kConfigName || name.starts_with('.') || is_weight_file(name) || is_packed_name(name))
       continue;
+    if (fs::equivalent(entry->path(), to, ignored)) continue;  // OUT inside of DIR
     if (!fs::is_regular_file(entry->path(), failure)) {
       failure.clear();
       say_warning(entry->path().string() + ": is not a file, and is not copied");
@@ -143,7 +145,9 @@ Status check_space(const fs::path& folder, std::int64_t bytes) {
 
 Status run(const Flags& flags) {
   const fs::path from = flags.folder;
-  fs::path to = fs::absolute(flags.out).lexically_normal();
+  std::error_code failure;
+  fs::path to = fs::absolute(flags.out, failure).lexically_normal();
+  if (failure) return Error{"\"" + flags.out + "\": is no path: " + failure.message()};
   if (!to.has_filename()) to = to.parent_path();
   FL_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(flags.folder));
   FL_ASSIGN(const TracedModel traced, trace_model(from, models_folder(), checkpoint.total_bytes()));
@@ -197,7 +201,7 @@ Command add_quantize(CLI::App& parent) {
             if (flags->format.empty() && flags->experts.empty()) {
               return usage_failure("quantize", Error{"--format or --experts says what to write"});
             }
-            const InterruptScope interrupt;
+            const InterruptScope interrupt(InterruptScope::Signals::kTermination);
             const Status status = run(*flags);
             if (status.ok()) return kExitSuccess;
             return InterruptScope::requested() ? kExitInterrupted : input_failure(status.error());

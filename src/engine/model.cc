@@ -10,6 +10,7 @@
 #include "checkpoint/weights.h"
 #include "engine/dummy_weights.h"
 #include "engine/held_form.h"
+#include "engine/inert_settings.h"
 #include "engine/packed_key.h"
 #include "engine/weight_source.h"
 #include "graph/passes.h"
@@ -216,10 +217,11 @@ Status Model::build(const std::function<void(const Node&)>& packed, const std::o
     resident += resident_bytes(*source, asked[weights.size()], options_.f32);
     weights.push_back(source.get());
   }
-  FL_TRY(choose_context(resident));
-
   const LoadOptions& o = options_;
   const Graph& g = graph_;
+  FL_TRY(check_effect(g, o.settings, o.f32, [&](std::size_t w) { return sources_[w]->stored_form(); }));
+  FL_TRY(choose_context(resident));
+
   pool_ = std::make_unique<ThreadPool>(o.threads);
   ProgramOptions program{.limits = {.tokens = o.step_tokens,
                                     .sampled = o.sampled_rows,

@@ -44,8 +44,8 @@ PackedCache::PackedCache(std::string path, std::string key, ThreadPool& pool)
   Result<PackedFile> opened = PackedFile::open(path_);
   if (!opened.ok()) {
     give_up(opened.error().message);
-  } else if (const std::string other = difference(opened->key(), key_); !other.empty()) {
-    give_up(path_ + ": was made from something else: " + other);
+  } else if (const auto other = difference(opened->key(), key_)) {
+    give_up(path_ + ": was made from something else: " + *other);
   } else {
     file_.emplace(std::move(*opened));
   }
@@ -79,6 +79,12 @@ bool PackedCache::restore(const std::string& name, const std::shared_ptr<std::by
 bool PackedCache::complete() const { return file_ && file_->entries() == matrices_.size(); }
 
 void PackedCache::write(const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
+  // The file is ours by its name; what a link points to need not be.
+  std::error_code failure;
+  if (std::filesystem::is_symlink(path_, failure)) {
+    notices_.push_back("packed weights are not kept: " + path_ + ": is a link, and is not written through");
+    return;
+  }
   std::vector<PackedBytes> entries;
   for (const Matrix& m : matrices_) entries.push_back({m.name, m.data.get(), m.bytes});
   auto shown = std::chrono::steady_clock::now();

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/json_limits.h"
 #include "device/cpu/packed_matrix.h"
 
 namespace firstlight {
@@ -89,14 +90,13 @@ std::string packed_key(const Graph& graph, const Checkpoint& checkpoint, std::sp
   return key + "graph " + digest(graph_text(graph)) + "\n";
 }
 
-std::string difference(std::string_view kept, std::string_view key) {
-  if (kept == key) return {};
-  constexpr std::size_t kLongest = 200;
+std::optional<std::string> difference(std::string_view kept, std::string_view key) {
+  if (kept == key) return std::nullopt;
   const std::string padded = "\n" + std::string(key);
   while (!kept.empty()) {
     const std::string_view line = kept.substr(0, kept.find('\n'));
     if (padded.find("\n" + std::string(line) + "\n") == std::string::npos) {
-      return std::string(line.substr(0, kLongest));
+      return quote_text(line);
     }
     kept.remove_prefix(std::min(kept.size(), line.size() + 1));
   }

@@ -48,7 +48,9 @@ Result<TracedModel> trace_model(const std::filesystem::path& folder, const std::
   FL_ASSIGN(const auto config, read_config(path));
   std::error_code none;
   if (!std::filesystem::exists(models / "tracing.py", none)) {
-    return Error{models.string() + ": is not a folder of model files (FIRSTLIGHT_MODELS names another one)"};
+    return Error{models.string() +
+                 ": is not a folder of model files: it has no tracing.py (FIRSTLIGHT_MODELS names another "
+                 "one, a copy of all of models/)"};
   }
   FL_TRY(start_interpreter());
   const py::gil_scoped_acquire gil;

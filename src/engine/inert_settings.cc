@@ -1,0 +1,77 @@
+#include "engine/inert_settings.h"
+
+#include <string>
+
+#include "engine/held_form.h"
+#include "ops/linear/pack_weight.h"
+
+namespace firstlight {
+namespace {
+
+/// What a model has that settings are about.
+struct Uses {
+  bool weights_as_asked = false;  // of linear layers or experts
+  bool experts = false;
+  bool experts_as_asked = false;
+  bool bytes_in_linear = false;  // weights of 8 bits outside of experts
+  bool dense_mla = false;
+  bool key_search = false;
+};
+
+Uses uses_of(const Graph& graph, const RunSettings& settings, bool f32,
+             const std::function<HeldAs(std::size_t weight)>& stored) {
+  Uses uses;
+  for (const Node& node : graph.nodes()) {
+    const bool experts = node.contract->name == "moe_experts";
+    uses.experts |= experts;
+    uses.key_search |= node.contract->name == "dsa_index";
+    uses.dense_mla |= node.contract->name == "mla" && !graph.spec(node).has("chosen");
+    for (std::size_t s = 0; s < node.inputs.size() && !f32; ++s) {
+      const auto asked =
+          asked_form(graph, node, node.contract->inputs[s].name, settings.weights, settings.experts);
+      for (const ValueId v : node.inputs[s]) {
+        const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
+        if (w < 0 || !asked) continue;
+        const HeldAs held = held_form(*asked, stored(static_cast<std::size_t>(w)));
+        uses.weights_as_asked |= held == settings.weights;
+        uses.experts_as_asked |= experts && held == settings.experts;
+        uses.bytes_in_linear |= !experts && held == HeldAs::kInt8;
+      }
+    }
+  }
+  return uses;
+}
+
+}  // namespace
+
+Status check_effect(const Graph& graph, const RunSettings& settings, bool f32,
+                    const std::function<HeldAs(std::size_t weight)>& stored) {
+  const RunSettings defaults;
+  const Uses uses = uses_of(graph, settings, f32, stored);
+  const auto inert = [](const std::string& flag, const std::string& why) {
+    return Error{flag + " has no effect: " + why};
+  };
+  const char* const in_few_bits = "the checkpoint has them in 4 bits, and they are held as they are stored";
+  if (settings.experts != HeldAs::kStored && settings.experts != settings.weights && !uses.experts_as_asked) {
+    return inert("--quantize-experts", uses.experts ? in_few_bits : "the model has no routed experts");
+  }
+  if (settings.weights != HeldAs::kStored && !uses.weights_as_asked) return inert("--quantize", in_few_bits);
+  if (settings.wide_activations != defaults.wide_activations && !uses.bytes_in_linear) {
+    return inert("--activations 8", "no weights outside of experts are held in 8 bits");
+  }
+  if (settings.expanded_prefill && !uses.dense_mla) {
+    return inert("--mla-prefill expanded", "no layer has latent attention to all positions");
+  }
+  if (settings.key_search != defaults.key_search && !uses.key_search) {
+    return inert("--key-search", "the model has no sparse attention that searches its keys");
+  }
+  if (settings.key_search == KeySearch::kTwoStage) return {};
+  if (settings.candidates != defaults.candidates)
+    return inert("--candidates", "it is of --key-search two-stage");
+  if (settings.min_context != defaults.min_context) {
+    return inert("--min-context", "it is of --key-search two-stage");
+  }
+  return {};
+}
+
+}  // namespace firstlight
