@@ -15,7 +15,9 @@
 //   first
 //               leave of x 127 / max|x|, within +-127; s_g = max|x| / 127 / 256
 //   int4, mxfp4 y = 0; for groups g ascending: y = fma(sum_g, w_scale_g * s_g, y)
-// Twice the values of MXFP4 are integers; w_scale_h holds the half. Scales below 2^-126 count as 0.
+// A group (of x, or of weights) whose largest value is below 2^-100 counts as 0: the inverse of its scale is
+// not finite. Twice the values of MXFP4 are integers; w_scale_h holds the half. Scales below 2^-126 count as
+// 0.
 //
 // An operator that splits work itself calls prepare_x and gemm_panels on each thread; gemm() does it all.
 #pragma once
