@@ -20,20 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* held_as_name(HeldAs held) {
-  switch (held) {
-    case HeldAs::kStored:
-      return "stored";
-    case HeldAs::kInt8:
-      return "int8";
-    case HeldAs::kInt4:
-      return "int4";
-    case HeldAs::kMxfp4:
-      return "mxfp4";
-  }
-  return "?";
-}
-
 template <class... Values>
 std::string formatted(const char* format, Values... values) {
   char line[256];
@@ -223,7 +209,7 @@ std::string BenchReport::table() const {
   const LoadOptions& o = model_->options();
   std::string text =
       formatted("%s, %s arithmetic, weights %s, experts %s: %.0f MB held\n", model_->graph().family().c_str(),
-                o.f32 ? "f32" : "bf16", held_as_name(o.settings.weights), held_as_name(o.settings.experts),
+                o.f32 ? "f32" : "bf16", held_name(o.settings.weights), held_name(o.settings.experts),
                 static_cast<double>(model_->weight_bytes()) / 1e6);
   text += formatted("%s, %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; load %.2f\n",
                     std::string(isa_name(model_->isa())).c_str(), o.threads, peaks_.read / 1e9,
@@ -267,8 +253,8 @@ Json BenchReport::json() const {
                  {"family", model_->graph().family()},
                  {"load_format", flags_.dummy ? "dummy" : "auto"},
                  {"dtype", o.f32 ? "f32" : "bf16"},
-                 {"weights", held_as_name(o.settings.weights)},
-                 {"experts", held_as_name(o.settings.experts)},
+                 {"weights", held_name(o.settings.weights)},
+                 {"experts", held_name(o.settings.experts)},
                  {"weight_bytes", model_->weight_bytes()}}},
                {"machine",
                 {{"isa", isa_name(model_->isa())},

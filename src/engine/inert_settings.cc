@@ -22,23 +22,19 @@ Uses uses_of(const Graph& graph, const RunSettings& settings, bool f32,
              const std::function<HeldAs(std::size_t weight)>& stored) {
   Uses uses;
   for (const Node& node : graph.nodes()) {
-    const bool experts = node.contract->name == "moe_experts";
-    uses.experts |= experts;
+    uses.experts |= node.contract->name == "moe_experts";
     uses.key_search |= node.contract->name == "dsa_index";
     uses.dense_mla |= node.contract->name == "mla" && !graph.spec(node).has("chosen");
-    for (std::size_t s = 0; s < node.inputs.size() && !f32; ++s) {
-      const auto asked =
-          asked_form(graph, node, node.contract->inputs[s].name, settings.weights, settings.experts);
-      for (const ValueId v : node.inputs[s]) {
-        const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
-        if (w < 0 || !asked) continue;
-        const HeldAs held = held_form(*asked, stored(static_cast<std::size_t>(w)));
-        uses.weights_as_asked |= held == settings.weights;
-        uses.experts_as_asked |= experts && held == settings.experts;
-        uses.bytes_in_linear |= !experts && held == HeldAs::kInt8;
-      }
-    }
   }
+  if (f32) return uses;
+  each_asked_form(graph, settings, [&](std::size_t weight, const Node& node, std::optional<HeldAs> asked) {
+    if (!asked) return;
+    const bool experts = node.contract->name == "moe_experts";
+    const HeldAs held = held_form(*asked, stored(weight));
+    uses.weights_as_asked |= held == settings.weights;
+    uses.experts_as_asked |= experts && held == settings.experts;
+    uses.bytes_in_linear |= !experts && held == HeldAs::kInt8;
+  });
   return uses;
 }
 

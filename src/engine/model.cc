@@ -22,16 +22,9 @@ namespace {
 /// By weight: what is asked for by the node that reads it, see asked_form.
 std::vector<std::optional<HeldAs>> asked_forms(const Graph& graph, const RunSettings& settings) {
   std::vector<std::optional<HeldAs>> forms(graph.weights().size());
-  for (const Node& node : graph.nodes()) {
-    for (std::size_t s = 0; s < node.inputs.size(); ++s) {
-      for (const ValueId v : node.inputs[s]) {
-        const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
-        if (w < 0) continue;
-        forms[static_cast<std::size_t>(w)] =
-            asked_form(graph, node, node.contract->inputs[s].name, settings.weights, settings.experts);
-      }
-    }
-  }
+  each_asked_form(graph, settings, [&](std::size_t weight, const Node&, std::optional<HeldAs> asked) {
+    forms[weight] = asked;
+  });
   return forms;
 }
 

@@ -51,26 +51,16 @@ std::string_view header_of(const MappedFile& file) {
           sizeof(length) + static_cast<std::size_t>(length)};
 }
 
-std::string_view held_name(HeldAs held, bool f32) {
-  switch (held) {
-    case HeldAs::kInt8:
-      return "int8";
-    case HeldAs::kInt4:
-      return "int4";
-    case HeldAs::kMxfp4:
-      return "mxfp4";
-    case HeldAs::kStored:
-      break;
-  }
-  return f32 ? "f32" : "bf16";
+std::string_view form_of(HeldAs held, bool f32) {
+  return held != HeldAs::kStored ? held_name(held) : f32 ? "f32" : "bf16";
 }
 
 }  // namespace
 
 std::string form_name(bool f32, const RunSettings& settings) {
-  std::string name(held_name(settings.weights, f32));
+  std::string name(form_of(settings.weights, f32));
   if (settings.experts != settings.weights) {
-    name += "-experts-" + std::string(held_name(settings.experts, f32));
+    name += "-experts-" + std::string(form_of(settings.experts, f32));
   }
   return name + (settings.expanded_prefill ? "-expanded" : "");
 }

@@ -15,6 +15,21 @@ enum class HeldAs : std::uint8_t {
   kMxfp4,   // 4-bit floats with a power of two for 32 inputs
 };
 
+/// "stored", "int8", "int4", "mxfp4".
+constexpr const char* held_name(HeldAs held) {
+  switch (held) {
+    case HeldAs::kStored:
+      return "stored";
+    case HeldAs::kInt8:
+      return "int8";
+    case HeldAs::kInt4:
+      return "int4";
+    case HeldAs::kMxfp4:
+      return "mxfp4";
+  }
+  return "?";
+}
+
 /// How dsa_index finds the best keys of a long context (spec dsa 4.4, 4.5).
 enum class KeySearch : std::uint8_t {
   kFull,       // scores all keys
