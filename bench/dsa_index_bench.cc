@@ -185,12 +185,12 @@ void print_loops(Isa isa, int rounds, double bytes, double pairs) {
     for (std::int64_t p = 0; p < kPages; ++p) {
       kernels.scan(query, kHeads, kDim,
                    {tiles.data() + p * kTileBytes, scale.data(), residual.data(), norm.data()}, kPageTokens,
-                   lower, upper);
+                   {}, lower, upper);
     }
     scan = std::min(scan, thread_seconds() - begin);
     begin = thread_seconds();
     for (std::int64_t p = 0; p < kPages; ++p) {
-      operands.score(query, kHeads, kDim, rows.data() + p * kPageTokens, kPageTokens, lower);
+      operands.score(query, kHeads, kDim, rows.data() + p * kPageTokens, kPageTokens, kPageTokens, lower);
     }
     score = std::min(score, thread_seconds() - begin);
   }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "ops/dsa_index/kept_keys.h"
 #include "ops/dsa_index/kernels.h"
@@ -415,7 +416,7 @@ class DsaIndexCpu final : public Kernel {
       IndexQuery query = s.query;
       query.error = {};
       kernels_.scan(query, heads_, dim_, {bytes, scale.data(), residual.data(), kNorm.data()}, kPageTokens,
-                    lower.data(), s.estimates + block * kPageTokens);
+                    {}, lower.data(), s.estimates + block * kPageTokens);
     }
   }
 
@@ -452,16 +453,13 @@ class DsaIndexCpu final : public Kernel {
            (search.next < search.candidate_count && search.candidates[search.next] == page);
   }
 
-  /// A page's keys lie apart from those of the next: the machine's own prefetching starts anew on each.
-  void prefetch_page(const Step& step, const SequenceRows& sequence, std::int64_t page, bool bytes) const {
-    const std::uint8_t* keys = page_of(step, sequence, page, bytes ? 1 : 0);
-    const std::int64_t size = bytes ? lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))
-                                    : page_keys_ * row_bytes_;
-    // To the second level: the first has no room beside the queries.
-    for (std::int64_t line = 0; line < size; line += 64) __builtin_prefetch(keys + line, 0, 2);
+  /// The byte keys of a page, with their scales.
+  [[nodiscard]] Ahead tile_memory(const std::uint8_t* tile) const {
+    return {tile, tile + lanes_ * (key_bytes_ + 3 * static_cast<std::int64_t>(sizeof(float)))};
   }
 
-  /// Offers the keys of some pages to the searches of neighbouring rows that want them and see them.
+  /// Offers the keys of some pages to the searches of neighbouring rows that want them and see them. A page's
+  /// keys lie apart from those of the next, and the machine's own prefetching would start anew on each.
   void search_pages(const Step& step, const Scratch& scratch, Range pages, std::int64_t slot,
                     std::int64_t count) const {
     std::array<std::int32_t, kPageTokens + kScoreSlack> lower;
@@ -476,14 +474,22 @@ class DsaIndexCpu final : public Kernel {
         if (wants(searches[static_cast<std::size_t>(i)], page)) wanting[rows++] = slot + i;
       }
       const std::int64_t behind = page_behind(page, searches);
-      if (behind < pages.end) prefetch_page(step, sequence, behind, searches[0].query.certified);
       const std::int64_t first_key = page * page_keys_;
       const ByteTile tile = byte_tile(page_of(step, sequence, page, 1));
-      std::array<const std::uint8_t*, kPageTokens> keys;
+      std::array<const std::uint8_t*, kPageTokens + kScoresAhead> keys;
       const std::uint8_t* page_keys = page_of(step, sequence, page, 0);
       for (std::int64_t i = 0; i < page_keys_; ++i) {
         position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first_key + i);
         keys[static_cast<std::size_t>(i)] = page_keys + i * row_bytes_;
+      }
+      Ahead ahead;
+      std::int64_t known = page_keys_;
+      if (behind < pages.end) {
+        ahead = tile_memory(page_of(step, sequence, behind, 1));
+        const std::uint8_t* next_keys = page_of(step, sequence, behind, 0);
+        for (; known < std::min(2 * page_keys_, page_keys_ + kScoresAhead); ++known) {
+          keys[static_cast<std::size_t>(known)] = next_keys + (known - page_keys_) * row_bytes_;
+        }
       }
       for (std::size_t w = 0; w < rows; ++w) {
         const std::int64_t i = wanting[w];
@@ -491,9 +497,12 @@ class DsaIndexCpu final : public Kernel {
         const std::int64_t visible = std::min(page_keys_, visible_keys(search.position) - first_key);
         if (visible <= 0) continue;
         if (search.query.certified) {
-          kernels_.scan(search.query, heads_, dim_, tile, lanes_, lower.data(), upper.data());
+          kernels_.scan(search.query, heads_, dim_, tile, lanes_, std::exchange(ahead, {}), lower.data(),
+                        upper.data());
         } else {
-          operands_.score(search.query, heads_, dim_, keys.data(), visible, lower.data());
+          // Only the first row finds the keys far away.
+          operands_.score(search.query, heads_, dim_, keys.data(), visible, w == 0 ? known : visible,
+                          lower.data());
           upper = lower;
         }
         scratch.kept[i].offer(kernels_, lower.data(), upper.data(), position.data(), visible,
@@ -538,7 +547,7 @@ class DsaIndexCpu final : public Kernel {
   /// Scores the open keys of neighbouring rows, a group of pages for all rows before the next.
   void score_open(const Step& step, const SequenceRows& sequence, std::span<OpenKeys> rows) const {
     constexpr std::int64_t kMost = kGroupPages * kPageTokens;
-    std::array<const std::uint8_t*, kMost> keys;
+    std::array<const std::uint8_t*, kMost + kScoresAhead> keys;
     std::array<std::int32_t, kMost + kScoreSlack> order;
     const std::int64_t group = kGroupPages * page_keys_;
     while (true) {
@@ -552,16 +561,15 @@ class DsaIndexCpu final : public Kernel {
         const std::int32_t* open = row.open + row.next;
         const std::int64_t left = row.count - row.next;
         std::int64_t n = 0;
-        // As many of the next keys are on their way from memory meanwhile.
         CachedKeys here(*this, step, sequence);
         for (; n < left && row.position[open[n]] < first + group; ++n) {
           keys[static_cast<std::size_t>(n)] = here[row.position[open[n]]];
         }
-        for (std::int64_t i = n; i < std::min(left, 2 * n); ++i) {
-          const std::uint8_t* ahead = here[row.position[open[i]]];
-          for (std::int64_t line = 0; line < row_bytes_; line += 64) __builtin_prefetch(ahead + line);
+        std::int64_t known = n;
+        for (; known < std::min(left, n + kScoresAhead); ++known) {
+          keys[static_cast<std::size_t>(known)] = here[row.position[open[known]]];
         }
-        operands_.score(*row.query, heads_, dim_, keys.data(), n, order.data());
+        operands_.score(*row.query, heads_, dim_, keys.data(), n, known, order.data());
         for (std::int64_t i = 0; i < n; ++i) row.score[open[i]] = order[static_cast<std::size_t>(i)];
         row.next += n;
       }

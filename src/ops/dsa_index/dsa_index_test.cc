@@ -636,10 +636,10 @@ TEST(DsaIndex, BoundsHoldTheExactScore) {
               {scaled.data(), residuals.data(), own_columns.data(), products.data(), half.data()}, query);
           std::array<std::int32_t, 64> lower, upper;
           std::array<std::int32_t, 64 + kScoreSlack> exact;
-          operands.score(query, heads, dim, keys.data(), 64, exact.data());
+          operands.score(query, heads, dim, keys.data(), 64, 64, exact.data());
           if (!query.certified) continue;
           ++certified;
-          kernels.scan(query, heads, dim, {tile.data(), scale.data(), residual.data(), norm.data()}, 64,
+          kernels.scan(query, heads, dim, {tile.data(), scale.data(), residual.data(), norm.data()}, 64, {},
                        lower.data(), upper.data());
           for (std::size_t i = 0; i < 64; ++i) {
             EXPECT_LE(lower[i], exact[i]) << static_cast<int>(kind) << " " << heads << " " << dim << " " << t;

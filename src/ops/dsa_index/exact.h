@@ -24,17 +24,26 @@ FL_INLINE IVec float_order(Vec a) {
   return x ^ (shift_right_signed<31>(x) & broadcast_int(INT32_MAX));
 }
 
-/// dot[key] of kKeys keys with 16 heads, whose cells lie `stride` apart.
-template <class P>
+/// dot[key] of kKeys keys with 16 heads, whose cells lie `stride` apart. With Fetch the keys of `ahead`, as
+/// many, are on their way from memory meanwhile: a line of each whenever one of the others is used up.
+template <class P, bool Fetch = false>
 FL_INLINE void dot_block(const float* cells, std::int64_t stride, const std::uint8_t* const* keys,
-                         std::int64_t steps, Vec (&dot)[kKeys]) {
+                         std::int64_t steps, Vec (&dot)[kKeys],
+                         [[maybe_unused]] const std::uint8_t* const* ahead = nullptr) {
   const std::uint8_t* key[kKeys];
   FL_UNROLL
   for (int i = 0; i < kKeys; ++i) {
     key[i] = keys[i];
     dot[i] = zero();
   }
+  constexpr std::int64_t kLineSteps = 64 / kCellBytes;
   for (std::int64_t s = 0; s < steps; ++s) {
+    if constexpr (Fetch) {
+      if (s % kLineSteps == 0) {
+        FL_UNROLL
+        for (int i = 0; i < kKeys; ++i) __builtin_prefetch(ahead[i] + s * kCellBytes);
+      }
+    }
     const auto q = P::load_cells(cells + s * P::kVectors * stride, stride);
     FL_UNROLL
     for (int i = 0; i < kKeys; ++i) {
@@ -44,29 +53,34 @@ FL_INLINE void dot_block(const float* cells, std::int64_t stride, const std::uin
 }
 
 /// Not inlined: between enter and leave there must be no other arithmetic.
-template <class P>
+template <class P, bool Fetch>
 __attribute__((noinline)) void dot_keys(const float* cells, std::int64_t stride,
                                         const std::uint8_t* const* keys, std::int64_t steps, int blocks,
-                                        Vec* out) {
+                                        Vec* out, const std::uint8_t* const* ahead) {
   for (int b = 0; b < blocks; ++b) {
     Vec dot[kKeys];
-    dot_block<P>(cells, stride, keys + b * kKeys, steps, dot);
+    dot_block<P, Fetch>(cells, stride, keys + b * kKeys, steps, dot, ahead + b * kKeys);
     FL_UNROLL
     for (int i = 0; i < kKeys; ++i) out[b * kKeys + i] = dot[i];
   }
 }
 
 /// Scores of up to 16 keys; keys[] is filled up to a whole block, order[] has room for 16.
-template <class P>
+template <class P, bool Fetch>
 FL_INLINE void score_vector(const IndexQuery& query, std::int64_t stride, const std::uint8_t* const* keys,
-                            std::int64_t steps, int blocks, std::int32_t* order) {
+                            std::int64_t steps, int blocks, const std::uint8_t* const* ahead,
+                            std::int32_t* order) {
   Vec sum[kLanes];
   FL_UNROLL
   for (int i = 0; i < kLanes; ++i) sum[i] = zero();
   for (std::int64_t h = 0; h < stride; h += kLanes) {
     Vec dot[kFolded];
     const unsigned mode = P::enter();
-    dot_keys<P>(query.cells + h, stride, keys, steps, blocks, dot);
+    if (Fetch && h == 0) {
+      dot_keys<P, true>(query.cells, stride, keys, steps, blocks, dot, ahead);
+    } else {
+      dot_keys<P, false>(query.cells + h, stride, keys, steps, blocks, dot, keys);
+    }
     P::leave(mode);
     const Vec weight = load(query.weights + h);
     for (int i = 0; i < blocks * kKeys; ++i) sum[i] = fma(weight, max(dot[i], zero()), sum[i]);
@@ -84,14 +98,22 @@ FL_INLINE void score_vector(const IndexQuery& query, std::int64_t stride, const 
 
 template <class P>
 void score(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const std::uint8_t* const* keys,
-           std::int64_t count, std::int32_t* order) {
+           std::int64_t count, std::int64_t known, std::int32_t* order) {
   const std::int64_t stride = up_to(heads, kLanes);
   const std::int64_t steps = up_to(dim, 2) / P::kChannels / P::kVectors;
   for (std::int64_t i = 0; i < count; i += kFolded) {
     const std::uint8_t* block[kFolded];
     const auto n = static_cast<int>(count - i < kFolded ? count - i : kFolded);
     for (int j = 0; j < kFolded; ++j) block[j] = keys[i + (j < n ? j : n - 1)];
-    score_vector<P>(query, stride, block, steps, (n + kKeys - 1) / kKeys, order + i);
+    const int blocks = (n + kKeys - 1) / kKeys;
+    const std::int64_t next = i + kScoresAhead;
+    if (next < known) {
+      const std::uint8_t* ahead[kFolded];
+      for (int j = 0; j < kFolded; ++j) ahead[j] = keys[next + j < known ? next + j : known - 1];
+      score_vector<P, true>(query, stride, block, steps, blocks, ahead, order + i);
+    } else {
+      score_vector<P, false>(query, stride, block, steps, blocks, block, order + i);
+    }
   }
 }
 

@@ -56,6 +56,14 @@ struct ByteTile {
 
 /// Exact scores are stored in whole vectors.
 constexpr std::int64_t kScoreSlack = 16;
+/// Keys that are fetched while others are scored lie so far behind them.
+constexpr std::int64_t kScoresAhead = 32;
+
+/// Memory that is fetched while something else is computed.
+struct Ahead {
+  const std::uint8_t* at = nullptr;
+  const std::uint8_t* end = nullptr;
+};
 
 /// Exact scores. Cached keys [dim rounded up to 2, with zeros] are
 ///   f32 mode   f32; a dot product is one chain over channels ascending
@@ -67,9 +75,10 @@ struct IndexOperands {
                         const QueryScratch& scratch, IndexQuery& query);
   /// Order of I(t, .) of `count` cached keys. A score adds heads i, i + 16, ... to lane i and folds the lanes
   /// as reduce_add does. Never that of -0. Up to kScoreSlack elements behind the last of
-  /// `order` may be overwritten.
+  /// `order` may be overwritten. keys[known], known >= count: those behind `count` are fetched only, from
+  /// kScoresAhead on (known = count + kScoresAhead keeps a stream of calls going).
   void (*score)(const IndexQuery& query, std::int64_t heads, std::int64_t dim,
-                const std::uint8_t* const* keys, std::int64_t count, std::int32_t* order);
+                const std::uint8_t* const* keys, std::int64_t count, std::int64_t known, std::int32_t* order);
   /// A cached key's numbers as they take part in products.
   void (*values)(const std::uint8_t* key, std::int64_t dim, float* out);
 };
@@ -78,7 +87,7 @@ struct DsaIndexKernels {
   IndexOperands f32, bf16;
   /// lower <= order of I(t, .) <= upper for each lane of a tile; a multiple of 16 lanes, at most 64.
   void (*scan)(const IndexQuery& query, std::int64_t heads, std::int64_t dim, const ByteTile& tile,
-               std::int64_t lanes, std::int32_t* lower, std::int32_t* upper);
+               std::int64_t lanes, Ahead ahead, std::int32_t* lower, std::int32_t* upper);
   /// key [dim] -> its bytes + 128 at bytes[g * stride + 0..3].
   KeyScale (*quantise_key)(const float* key, std::int64_t dim, std::uint8_t* bytes, std::int64_t stride);
   /// Mean of keys [count, dim].
