@@ -1,9 +1,9 @@
-// Which weights a run may hold in few bits: one answer for the memory plan and for `firstlight quantize`.
+// Which weights a run holds in few bits: one answer for the memory plan, for settings without effect and for
+// `firstlight quantize`.
 #pragma once
 
 #include <cstddef>
 #include <functional>
-#include <optional>
 #include <string_view>
 
 #include "graph/graph.h"
@@ -11,15 +11,16 @@
 
 namespace firstlight {
 
-/// What is asked for the weight that `node` reads at `slot`: `experts` for the matrices of moe_experts,
-/// `weights` for those of linear layers that are not computed in f32. None for all others: their kernels hold
-/// no few bits, however the weight is stored.
-std::optional<HeldAs> asked_form(const Graph& graph, const Node& node, std::string_view slot, HeldAs weights,
-                                 HeldAs experts);
+/// What the weight that `node` reads at `slot`, and that is `stored` so, is held as: settings.experts decides
+/// for the matrices of moe_experts, settings.weights for those of linear layers that are not computed in f32,
+/// and for kv_b of latent attention, which is never held in 4 bits. kStored for all others, however they are
+/// stored: their kernels hold no few bits. Not for runs in f32.
+HeldAs held_form(const Graph& graph, const Node& node, std::string_view slot, HeldAs stored,
+                 const RunSettings& settings);
 
-/// Calls take(weight, node, asked_form) for every weight that a node reads, by its index.
-void each_asked_form(
-    const Graph& graph, const RunSettings& settings,
-    const std::function<void(std::size_t weight, const Node& node, std::optional<HeldAs> asked)>& take);
+/// Calls take(weight, node, slot) for every weight that a node reads, by its index.
+void each_weight(
+    const Graph& graph,
+    const std::function<void(std::size_t weight, const Node& node, std::string_view slot)>& take);
 
 }  // namespace firstlight

@@ -3,17 +3,16 @@
 #include <string>
 
 #include "engine/held_form.h"
-#include "ops/linear/pack_weight.h"
 
 namespace firstlight {
 namespace {
 
 /// What a model has that settings are about.
 struct Uses {
-  bool weights_as_asked = false;  // of linear layers or experts
+  bool weights_as_asked = false;  // of linear layers, experts or latent attention
   bool experts = false;
   bool experts_as_asked = false;
-  bool bytes_in_linear = false;  // weights of 8 bits outside of experts
+  bool wide_bytes = false;  // weights of 8 bits outside of experts
   bool dense_mla = false;
   bool key_search = false;
 };
@@ -27,13 +26,12 @@ Uses uses_of(const Graph& graph, const RunSettings& settings, bool f32,
     uses.dense_mla |= node.contract->name == "mla" && !graph.spec(node).has("chosen");
   }
   if (f32) return uses;
-  each_asked_form(graph, settings, [&](std::size_t weight, const Node& node, std::optional<HeldAs> asked) {
-    if (!asked) return;
+  each_weight(graph, [&](std::size_t weight, const Node& node, std::string_view slot) {
     const bool experts = node.contract->name == "moe_experts";
-    const HeldAs held = held_form(*asked, stored(weight));
+    const HeldAs held = held_form(graph, node, slot, stored(weight), settings);
     uses.weights_as_asked |= held == settings.weights;
     uses.experts_as_asked |= experts && held == settings.experts;
-    uses.bytes_in_linear |= !experts && held == HeldAs::kInt8;
+    uses.wide_bytes |= !experts && held == HeldAs::kInt8;
   });
   return uses;
 }
@@ -52,7 +50,7 @@ Status check_effect(const Graph& graph, const RunSettings& settings, bool f32,
     return inert("--quantize-experts", uses.experts ? in_few_bits : "the model has no routed experts");
   }
   if (settings.weights != HeldAs::kStored && !uses.weights_as_asked) return inert("--quantize", in_few_bits);
-  if (settings.wide_activations != defaults.wide_activations && !uses.bytes_in_linear) {
+  if (settings.wide_activations != defaults.wide_activations && !uses.wide_bytes) {
     return inert("--activations 8", "no weights outside of experts are held in 8 bits");
   }
   if (settings.expanded_prefill && !uses.dense_mla) {

@@ -14,24 +14,13 @@
 #include "engine/packed_key.h"
 #include "engine/weight_source.h"
 #include "graph/passes.h"
-#include "ops/linear/pack_weight.h"
 
 namespace firstlight {
 namespace {
 
-/// By weight: what is asked for by the node that reads it, see asked_form.
-std::vector<std::optional<HeldAs>> asked_forms(const Graph& graph, const RunSettings& settings) {
-  std::vector<std::optional<HeldAs>> forms(graph.weights().size());
-  each_asked_form(graph, settings, [&](std::size_t weight, const Node&, std::optional<HeldAs> asked) {
-    forms[weight] = asked;
-  });
-  return forms;
-}
-
-/// Bytes of a weight once packed: bf16 stays bf16, f32 is rounded to bf16 outside of f32 mode, unless fewer
-/// bits are asked for or stored.
-std::int64_t resident_bytes(const WeightSource& w, std::optional<HeldAs> asked, bool f32) {
-  const HeldAs form = f32 || !asked ? HeldAs::kStored : held_form(*asked, w.stored_form());
+/// Bytes of a weight once packed: bf16 stays bf16, f32 is rounded to bf16 outside of f32 mode, unless it is
+/// held in fewer bits.
+std::int64_t resident_bytes(const WeightSource& w, HeldAs form, bool f32) {
   switch (form) {
     case HeldAs::kInt8:
       return w.elements();
@@ -185,7 +174,7 @@ Result<std::unique_ptr<Model>> Model::load_dummy(Graph graph, LoadOptions option
   FL_ASSIGN(model->sources_, make_dummy_weights(model->graph_));
   LoadProgress progress(std::exchange(model->options_.progress, {}));
   for (const auto& source : model->sources_) {
-    progress.expect(resident_bytes(*source, std::nullopt, model->options_.f32));
+    progress.expect(resident_bytes(*source, HeldAs::kStored, model->options_.f32));
   }
   FL_TRY(model->build([&](const Node& node) { progress.take(model->graph_, node); }));
   return model;
@@ -205,9 +194,12 @@ void Model::keep(PackedCache& cache, std::int64_t stored_bytes) {
 Status Model::build(const std::function<void(const Node&)>& packed, const std::optional<Kept>& kept) {
   std::int64_t resident = 0;
   std::vector<const WeightSource*> weights;
-  const std::vector<std::optional<HeldAs>> asked = asked_forms(graph_, options_.settings);
+  std::vector<HeldAs> held(sources_.size(), HeldAs::kStored);
+  each_weight(graph_, [&](std::size_t w, const Node& node, std::string_view slot) {
+    if (!options_.f32) held[w] = held_form(graph_, node, slot, sources_[w]->stored_form(), options_.settings);
+  });
   for (const auto& source : sources_) {
-    resident += resident_bytes(*source, asked[weights.size()], options_.f32);
+    resident += resident_bytes(*source, held[weights.size()], options_.f32);
     weights.push_back(source.get());
   }
   const LoadOptions& o = options_;

@@ -46,23 +46,16 @@ std::vector<Wish> wishes_of(const Graph& graph, const Checkpoint& checkpoint, co
     if (entries[i].view.bytes() > 0) entry_at[entries[i].view.data] = i;
   }
   std::vector<Wish> wishes(entries.size());
-  for (const Node& node : graph.nodes()) {
-    for (std::size_t slot = 0; slot < node.inputs.size(); ++slot) {
-      for (const ValueId v : node.inputs[slot]) {
-        const std::int32_t weight = graph.values()[static_cast<std::size_t>(v)].weight;
-        if (weight < 0) continue;
-        const WeightData& data = bound.weights[static_cast<std::size_t>(weight)];
-        const auto entry = entry_at.find(data.data.data);
-        if (entry == entry_at.end()) continue;
-        Wish& wish = wishes[entry->second];
-        const HeldAs form =
-            asked_form(graph, node, node.contract->inputs[slot].name, options.weights, options.experts)
-                .value_or(HeldAs::kStored);
-        if (form != HeldAs::kStored) wish.form = form;
-        wish.other = wish.other || form == HeldAs::kStored || data.rows.transposed;
-      }
-    }
-  }
+  const RunSettings settings{.weights = options.weights, .experts = options.experts};
+  each_weight(graph, [&](std::size_t weight, const Node& node, std::string_view slot) {
+    const WeightData& data = bound.weights[weight];
+    const auto entry = entry_at.find(data.data.data);
+    if (entry == entry_at.end()) return;
+    Wish& wish = wishes[entry->second];
+    const HeldAs form = held_form(graph, node, slot, HeldAs::kStored, settings);
+    if (form != HeldAs::kStored) wish.form = form;
+    wish.other = wish.other || form == HeldAs::kStored || data.rows.transposed;
+  });
   return wishes;
 }
 

@@ -33,7 +33,7 @@ enum class Arithmetic : std::uint8_t { kF32, kBF16 };
 
 /// Of the bytes of packed matrices: layouts and roundings. To be raised when either changes, or what an
 /// earlier program left on the disk would be taken for this one's.
-inline constexpr int kPackingVersion = 1;
+inline constexpr int kPackingVersion = 2;
 
 /// What the weights of a PackedMatrix are held as.
 enum class Packing : std::uint8_t { kF32, kBF16, kInt8, kInt4, kMxfp4 };

@@ -39,6 +39,11 @@ HeldAs held_form(HeldAs asked, HeldAs stored) {
   return asked == HeldAs::kStored ? stored : asked;
 }
 
+HeldAs held_in_bytes(HeldAs asked, HeldAs stored) {
+  const HeldAs held = held_form(asked == HeldAs::kInt8 ? asked : HeldAs::kStored, stored);
+  return held == HeldAs::kInt8 ? held : HeldAs::kStored;
+}
+
 Packing packing_of(HeldAs held, bool exact_in_bf16, bool f32, bool keep_f32) {
   if (!f32 && !keep_f32) {
     if (held == HeldAs::kInt8) return Packing::kInt8;

@@ -13,6 +13,9 @@ namespace firstlight {
 
 /// What a weight is held as when `asked` for and `stored` so: 4 bits are never widened, nor rounded again.
 HeldAs held_form(HeldAs asked, HeldAs stored);
+
+/// The same for weights that a kernel can hold in 8 bits, but not in 4: kInt8, or kStored for bf16.
+HeldAs held_in_bytes(HeldAs asked, HeldAs stored);
 Packing packing_of(HeldAs held, bool exact_in_bf16, bool f32, bool keep_f32);
 
 /// One weight [N, K].

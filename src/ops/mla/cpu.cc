@@ -5,14 +5,17 @@
 //   2. attention over the cache (absorbed.h), m_h into the place of u_h
 //   3. o_h = W_UV[h] m_h
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
 #include "device/cpu/gemm.h"
+#include "ops/linear/pack_weight.h"
 #include "ops/mla/absorbed.h"
 #include "ops/mla/expanded.h"
 #include "ops/mla/op.h"
 #include "ops/mla/setup.h"
+#include "ops/mla/weights.h"
 #include "ops/scratch.h"
 
 namespace firstlight {
@@ -22,6 +25,7 @@ MlaSetup::MlaSetup(const KernelContext& context)
       operands(context.f32 ? kernels.f32 : kernels.bf16),
       gemm(firstlight::kernels(context.isa)),
       arithmetic(context.f32 ? Arithmetic::kF32 : Arithmetic::kBF16),
+      wide(context.settings.wide_activations),
       heads(context.node.integer("heads")),
       nope(context.node.integer("nope_dim")),
       rope(context.node.integer("rope_dim")),
@@ -42,36 +46,6 @@ std::int64_t block_rows(const MlaSetup& setup) {
   return std::min(setup.step_rows, std::clamp<std::int64_t>(kQueries / setup.heads, 48, 192));
 }
 
-/// A head of kv_b [heads, nope + v, latent] at a time.
-class HeadReader {
- public:
-  HeadReader(const WeightSource& kv_b, const MlaSetup& setup) : kv_b_(kv_b), setup_(setup) {}
-
-  /// Rows of W_UK of a head [nope, latent]; zeros after a failure, which `status` keeps.
-  const float* up_k(std::int64_t head) {
-    if (head != head_) {
-      rows_.assign(static_cast<std::size_t>(setup_.nope * setup_.latent), 0.0F);
-      read(head * (setup_.nope + setup_.v), setup_.nope, rows_.data());
-      head_ = head;
-    }
-    return rows_.data();
-  }
-  void read(std::int64_t row, std::int64_t count, float* out) {
-    Status read = kv_b_.read_rows(row, count, out);
-    if (read.ok()) return;
-    std::fill_n(out, count * setup_.latent, 0.0F);
-    if (status_.ok()) status_ = std::move(read);
-  }
-  [[nodiscard]] const Status& status() const { return status_; }
-
- private:
-  const WeightSource& kv_b_;
-  const MlaSetup& setup_;
-  std::vector<float> rows_;
-  std::int64_t head_ = -1;
-  Status status_;
-};
-
 class MlaCpu final : public Kernel {
  public:
   explicit MlaCpu(const KernelContext& context)
@@ -83,44 +57,15 @@ class MlaCpu final : public Kernel {
     if (context.settings.expanded_prefill && chosen_width_ == 0) expanded_.emplace(setup_);
   }
 
-  Status pack_weights(const WeightSource& kv_b, PackedStore* store) {
-    const MlaSetup& s = setup_;
-    HeadReader reader(kv_b, s);
-    const Packing packing = packed_as(kv_b.exact_in_bf16() ? DType::kBF16 : DType::kF32, s.arithmetic);
-    const auto rows_of = [&](std::int64_t skipped, std::int64_t count) {
-      std::vector<RowSource> heads;
-      for (std::int64_t h = 0; h < s.heads; ++h) {
-        const std::int64_t first = h * (s.nope + s.v) + skipped;
-        heads.push_back(
-            {count, [&reader, first](std::int64_t row, float* out) { reader.read(first + row, 1, out); }});
-      }
-      return heads;
-    };
-    std::vector<RowSource> transposed;
-    for (std::int64_t h = 0; h < s.heads; ++h) {
-      transposed.push_back({s.latent, [&reader, &s, h](std::int64_t row, float* out) {
-                              const float* head = reader.up_k(h);
-                              for (std::int64_t i = 0; i < s.nope; ++i) out[i] = head[i * s.latent + row];
-                            }});
-    }
-    // Heads, and the widths of both kinds of rows in one: with the sizes they say which rows these are.
-    const auto as = [&](const char* what) {
-      return StoredAs{
-          .store = store,
-          .rows = kv_b.name() + " " + what + " of " + std::to_string(s.nope) + " + " + std::to_string(s.v)};
-    };
-    FL_ASSIGN(absorb_k_, pack(transposed, s.nope, packing, nullptr, as("transposed keys")));
-    FL_ASSIGN(up_v_, pack(rows_of(s.nope, s.v), s.latent, packing, nullptr, as("values")));
-    if (expanded_) {
-      FL_ASSIGN(up_k_, pack(rows_of(0, s.nope), s.latent, packing, nullptr, as("keys")));
-    }
-    kv_b.release();
-    return reader.status();
+  Status pack_weights(const KernelContext& context) {
+    const WeightSource& kv_b = context.weight("kv_b");
+    const bool bytes =
+        !context.f32 && held_in_bytes(context.settings.weights, kv_b.stored_form()) == HeldAs::kInt8;
+    FL_ASSIGN(weights_, pack_kv_b(kv_b, setup_, bytes, expanded_.has_value(), context.store));
+    return {};
   }
 
-  [[nodiscard]] std::int64_t weight_bytes() const override {
-    return absorb_k_.bytes() + up_v_.bytes() + (expanded_ ? up_k_.bytes() : 0);
-  }
+  [[nodiscard]] std::int64_t weight_bytes() const override { return weights_.bytes(); }
   [[nodiscard]] std::int64_t scratch_bytes() const override {
     const std::int64_t absorbed = Scratch(*this, nullptr).bytes;
     return expanded_ ? std::max(absorbed, expanded_->scratch_bytes() * setup_.threads) : absorbed;
@@ -135,7 +80,7 @@ class MlaCpu final : public Kernel {
       std::size_t end = begin + 1;
       if (expanded_ && !first.generated) {
         const std::int64_t width = setup_.heads * (setup_.nope + setup_.rope);
-        expanded_->run(step, first, up_k_, up_v_, io.in(0) + first.first_row * width,
+        expanded_->run(step, first, weights_.up_k, weights_.up_v, io.in(0) + first.first_row * width,
                        io.out() + first.first_row * setup_.heads * setup_.v, io.scratch, pool);
       } else {
         while (end < step.sequences.size() && (!expanded_ || step.sequences[end].generated)) ++end;
@@ -155,14 +100,17 @@ class MlaCpu final : public Kernel {
       gemm_bytes = round_up(
           static_cast<std::int64_t>(gemm_scratch_bytes(op.block_rows_, std::max(s.nope, s.latent))), 64);
       gemm = carve.take<std::uint8_t>(gemm_bytes * s.threads);
+      scaled_floats = op.weights_.key_scales.empty() ? 0 : op.block_rows_ * s.nope;
+      scaled = carve.take<float>(scaled_floats * s.threads);
       attention = carve.take<std::uint8_t>(op.absorbed_.scratch_bytes());
       bytes = carve.used();
     }
     MlaRow* rows;             // [block_rows]
     float* u;                 // [block_rows, heads, padded]
     std::uint8_t* gemm;       // a thread: prepared X
+    float* scaled;            // a thread: a head's queries [block_rows, nope] times its scales of keys
     std::uint8_t* attention;  // of absorbed_
-    std::int64_t gemm_bytes, bytes;
+    std::int64_t gemm_bytes, scaled_floats, bytes;
   };
 
   /// The thread's share of the step's [c | k_pe], to the cache.
@@ -221,20 +169,20 @@ class MlaCpu final : public Kernel {
     return {sequence.pages, position, n, chosen};
   }
 
-  /// The thread's share of a product with a part a head: head h reads x + h x_head and writes y + h y_head.
-  void multiply(const PackedMatrix& w, GemmArgs args, std::int64_t x_head, std::int64_t y_head, int thread,
+  /// The thread's share of a product with a part a head: head h reads x_of_head(h) and writes y + h y_head.
+  void multiply(const PackedMatrix& w, GemmArgs args, const auto& x_of_head, std::int64_t y_head, int thread,
                 int threads) const {
     const Range share = static_range(w.panels(), thread, threads);
-    const float* x = args.x;
     float* y = args.y;
     args.w = &w;
     args.arithmetic = setup_.arithmetic;
+    args.wide_x = setup_.wide;
     for (std::int64_t h = 0; h < setup_.heads; ++h) {
       const PackedPart& part = w.parts()[static_cast<std::size_t>(h)];
       const std::int64_t begin = std::max(part.panels.begin, share.begin);
       const std::int64_t end = std::min(part.panels.end, share.end);
       if (begin >= end) continue;
-      args.x = x + h * x_head;
+      args.x = x_of_head(h);
       args.y = y + h * y_head;
       args.first_column = part.columns.begin;
       prepare_x(setup_.gemm, args, 0, gemm_tiles(args.m));
@@ -247,18 +195,29 @@ class MlaCpu final : public Kernel {
               int threads) const {
     const MlaSetup& s = setup_;
     const std::int64_t width = s.nope + s.rope;
+    const float* const q = io.in(0) + first * s.heads * width;
+    const std::vector<float>& scales = weights_.key_scales;
     GemmArgs args;
-    args.x = io.in(0) + first * s.heads * width;
-    args.ldx = s.heads * width;
+    args.ldx = scales.empty() ? s.heads * width : s.nope;
     args.m = rows;
     args.y = scratch.u;
     args.ldy = s.heads * s.padded;
     args.scratch = scratch.gemm + thread * scratch.gemm_bytes;
-    multiply(absorb_k_, args, width, s.padded, thread, threads);
+    const auto x_of_head = [&](std::int64_t h) -> const float* {
+      if (scales.empty()) return q + h * width;
+      float* const scaled = scratch.scaled + thread * scratch.scaled_floats;
+      const float* const of_head = scales.data() + h * s.nope;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        std::transform(of_head, of_head + s.nope, q + (r * s.heads + h) * width, scaled + r * s.nope,
+                       std::multiplies<>());
+      }
+      return scaled;
+    };
+    multiply(weights_.absorb_k, args, x_of_head, s.padded, thread, threads);
     const Range share = static_range(rows * s.heads, thread, threads);
     for (std::int64_t i = share.begin; i < share.end; ++i) {
       float* rotated = scratch.u + i * s.padded + s.latent;
-      std::copy_n(args.x + i * width + s.nope, s.rope, rotated);
+      std::copy_n(q + i * width + s.nope, s.rope, rotated);
       std::fill_n(rotated + s.rope, s.padded - s.latent - s.rope, 0.0F);
     }
   }
@@ -268,13 +227,13 @@ class MlaCpu final : public Kernel {
                int threads) const {
     const MlaSetup& s = setup_;
     GemmArgs args;
-    args.x = scratch.u;
     args.ldx = s.heads * s.padded;
     args.m = rows;
     args.y = io.out() + first * s.heads * s.v;
     args.ldy = s.heads * s.v;
     args.scratch = scratch.gemm + thread * scratch.gemm_bytes;
-    multiply(up_v_, args, s.padded, s.v, thread, threads);
+    multiply(
+        weights_.up_v, args, [&](std::int64_t h) { return scratch.u + h * s.padded; }, s.v, thread, threads);
   }
 
   MlaSetup setup_;
@@ -282,16 +241,14 @@ class MlaCpu final : public Kernel {
   std::int64_t block_rows_;
   MlaAbsorbed absorbed_;
   std::optional<MlaExpanded> expanded_;
-  PackedMatrix absorb_k_;  // heads parts [latent, nope], the transpose of W_UK
-  PackedMatrix up_k_;      // heads parts [nope, latent]; expanded form only
-  PackedMatrix up_v_;      // heads parts [v, latent]
+  MlaWeights weights_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Kernel>> make_mla_cpu(const KernelContext& context) {
   auto kernel = std::make_unique<MlaCpu>(context);
-  FL_TRY(kernel->pack_weights(context.weight("kv_b"), context.store));
+  FL_TRY(kernel->pack_weights(context));
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 

@@ -110,6 +110,7 @@ void MlaExpanded::expand(const Job& job, std::int64_t head, std::int64_t first, 
   args.m = count;
   args.w = &job.up_k;
   args.arithmetic = setup_.arithmetic;
+  args.wide_x = setup_.wide;
   args.scratch = s.gemm;
   prepare_x(setup_.gemm, args, 0, gemm_tiles(count));
   multiply(job.up_k, head, count, key_, s);
@@ -136,6 +137,7 @@ void MlaExpanded::multiply(const PackedMatrix& w, std::int64_t head, std::int64_
   args.ldy = stride;
   args.first_column = part.columns.begin;
   args.arithmetic = setup_.arithmetic;
+  args.wide_x = setup_.wide;
   args.scratch = s.gemm;
   gemm_panels(setup_.gemm, args, part.panels.begin, part.panels.end);
 }

@@ -27,6 +27,7 @@ struct MlaSetup {
   const MlaOperands& operands;
   const CpuKernels& gemm;
   Arithmetic arithmetic;
+  bool wide;  // what meets kv_b in 8 bits has 16
   std::int64_t heads, nope, rope, v, latent;
   std::int64_t padded;  // elements of a cached row
   float scale;
