@@ -28,8 +28,9 @@ class MeterTest : public ::testing::Test {
     auto model = Model::load_dummy(std::move(traced->graph), std::move(load));
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::move(*model);
-    meter_ = std::move(*Meter::create(*model_));
+    meter_ = std::move(*Meter::create(*model_, [this] { return speed_ += 2; }));
   }
+  double speed_ = -1;  // 1, 3, 5, ... of the memory, when it is asked for
   std::unique_ptr<Model> model_;
   std::unique_ptr<Meter> meter_;
 };
@@ -43,6 +44,9 @@ TEST_F(MeterTest, EveryRunIsTimedAndEveryNode) {
       EXPECT_GT(run.seconds, 0);
       EXPECT_GT(run.cpu_seconds, 0);
     }
+    // Asked before each run and after the last.
+    for (std::size_t r = 1; r < 4; ++r)
+      EXPECT_EQ(times->runs[r].read_speed, times->runs[r - 1].read_speed + 2);
     ASSERT_EQ(times->node_mean.size(), model_->graph().nodes().size());
     for (std::size_t n = 0; n < times->node_mean.size(); ++n) {
       EXPECT_GT(times->node_best[n], 0);
@@ -52,6 +56,7 @@ TEST_F(MeterTest, EveryRunIsTimedAndEveryNode) {
   const auto untimed = meter_->decode(2, 1, 1, false);
   ASSERT_TRUE(untimed.ok());
   EXPECT_TRUE(untimed->node_best.empty());
+  EXPECT_EQ(untimed->runs[0].read_speed, 22);  // (21 + 23) / 2: each of the others asked five times
 }
 
 TEST_F(MeterTest, DifferentExpertsOfAStepAreCounted) {

@@ -64,8 +64,9 @@ LoadOptions load_options(const Flags& flags, const TracedModel& traced) {
   return load;
 }
 
-Status measure_all(const Flags& flags, Model& model, BenchReport& report) {
-  FL_ASSIGN(const std::unique_ptr<Meter> meter, Meter::create(model));
+Status measure_all(const Flags& flags, Model& model, MachineMeter& machine, BenchReport& report) {
+  FL_ASSIGN(const std::unique_ptr<Meter> meter,
+            Meter::create(model, [&machine] { return machine.read_speed(); }));
   for (const std::int64_t depth : sorted(flags.depths)) {
     ProgressLine filling("filling the context", ProgressLine::Unit::kTokens);
     FL_TRY(meter->deepen(depth, flags.fast_fill > 0 ? flags.fast_fill : depth,
@@ -107,8 +108,9 @@ Status run(const Flags& flags) {
   progress.clear();
   for (const std::string& notice : model->notices()) say_warning(notice);
 
-  BenchReport report(*model, flags.model, flags.fast_fill);
-  FL_TRY(measure_all(flags, *model, report));
+  MachineMeter machine(*model);
+  BenchReport report(*model, flags.model, flags.fast_fill, machine);
+  FL_TRY(measure_all(flags, *model, machine, report));
   const std::string json =
       report.json().dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (!write_output(flags.json == "-" ? json : report.table())) {

@@ -1,14 +1,8 @@
 #include "cli/bench_report.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,46 +23,6 @@ std::string formatted(const char* format, Values... values) {
 
 }  // namespace
 
-MachinePeaks measure_peaks(Model& model, MachinePeaks peaks) {
-  // Whole models are timed by the clock, and so is the machine: threads that run at once share its memory
-  // and, where they share a core, its arithmetic. The best of many short samples is what others left alone.
-  constexpr int kRounds = 32;
-  constexpr std::int64_t kPart = std::int64_t{64} << 20;  // more than the caches of a few cores hold
-  constexpr std::int64_t kParts = 4;                      // read in turn, so that none is there still
-  constexpr std::int64_t kAhead = 4096;                   // the reader prefetches behind the end
-  constexpr std::int64_t kSteps = 500'000;                // a millisecond: waking the threads is little
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  constexpr std::size_t kBytes = (kParts * kPart + kAhead + kHugePage - 1) / kHugePage * kHugePage;
-  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
-      static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBytes)), &std::free);
-  check(memory != nullptr, "no memory to measure the machine's memory with");
-  madvise(memory.get(), kBytes, MADV_HUGEPAGE);  // as weights have it; a hint
-  std::memset(memory.get(), 1, kBytes);
-  ThreadPool& pool = model.pool();
-  const auto seconds = [&](const auto& body) {
-    const auto start = std::chrono::steady_clock::now();
-    pool.run(body);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const auto operations = [&](bench::Chains chains) {
-    const double time = seconds([&](int) { chains.run(kSteps); });
-    return chains.operations * static_cast<double>(kSteps) * pool.threads() / time;
-  };
-  for (int round = 0; round < kRounds; ++round) {
-    const std::byte* part = memory.get() + round % kParts * kPart;
-    const double time = seconds([&](int thread) {
-      constexpr std::int64_t kUnit = 4096;
-      const Range share = static_range(kPart / kUnit, thread, pool.threads());
-      bench::read_all(model.isa(), part + share.begin * kUnit, (share.end - share.begin) * kUnit);
-    });
-    peaks.read = std::max(peaks.read, static_cast<double>(kPart) / time);
-    peaks.f32 = std::max(peaks.f32, operations(bench::f32_chains(model.isa())));
-    peaks.bf16 = std::max(peaks.bf16, operations(bench::bf16_chains(model.isa())));
-    peaks.int8 = std::max(peaks.int8, operations(bench::int8_chains(model.isa())));
-  }
-  return peaks;
-}
-
 /// What an entry comes to. Seconds are those of one run.
 struct BenchReport::Figures {
   double best = 0;
@@ -76,10 +30,11 @@ struct BenchReport::Figures {
   double cpu_share = 0;  // of the threads' time, in which they had a core
   double bytes = 0;
   double flops = 0;
-  double memory_seconds = 0;     // all bytes
-  double compute_seconds = 0;    // all operations
-  double attention_seconds = 0;  // operations of nodes that read the context
-  double bound_seconds = 0;
+  double compute_seconds = 0;    // all operations at the machine's peaks
+  double attention_seconds = 0;  // those of nodes that read the context
+  // Of the runs: the least time that they could take, over the time that they took.
+  double best_share = 0;
+  double median_share = 0;
   double distinct_experts = 0;  // of a layer and step; 0: not known
 };
 
@@ -94,12 +49,14 @@ struct BenchReport::OperatorRow {
   double bound = 0;  // seconds by what bounds each node more, bytes or operations
 };
 
-BenchReport::BenchReport(Model& model, const ModelFlags& flags, std::int64_t fast_fill)
+BenchReport::BenchReport(Model& model, const ModelFlags& flags, std::int64_t fast_fill, MachineMeter& machine)
     : model_(&model),
       flags_(flags),
       fast_fill_(fast_fill),
       load_average_(bench::load_average()),
-      peaks_(measure_peaks(model)) {}
+      machine_(&machine) {
+  machine.sample_peaks();
+}
 
 void BenchReport::add_prefill(std::int64_t tokens, std::int64_t depth, std::int64_t chunk, MeterTimes times) {
   Entry entry;
@@ -141,7 +98,7 @@ void BenchReport::add_decode(std::int64_t tokens, std::int64_t depth, std::int64
 }
 
 void BenchReport::add(Entry entry) {
-  peaks_ = measure_peaks(*model_, peaks_);
+  machine_->sample_peaks();
   const Figures f = figures_of(entry);
   say(dimmed(formatted("%s of %lld tokens, %lld stream%s, depth %lld: %.1f tokens/s",
                        entry.prefill ? "prefill" : "decode", static_cast<long long>(entry.tokens),
@@ -163,15 +120,21 @@ BenchReport::Figures BenchReport::figures_of(const Entry& entry) const {
   f.cpu_share = bench::median(shares);
   for (const NodeCost& node : entry.costs) {
     const double bytes = node.cost.weight_bytes + node.cost.cache_bytes;
-    const double compute = node.cost.flops / peaks_.of(node.arith);
+    const double compute = node.cost.flops / machine_->peaks().of(node.arith);
     f.bytes += bytes;
     f.flops += node.cost.flops;
-    f.memory_seconds += bytes / peaks_.read;
     f.compute_seconds += compute;
     if (node.reads_context) f.attention_seconds += compute;
   }
-  // A prompt is bound by arithmetic; generated tokens by bytes, and by the arithmetic of attention.
-  f.bound_seconds = entry.prefill ? f.compute_seconds : f.memory_seconds + f.attention_seconds;
+  // A prompt is bound by arithmetic; generated tokens by bytes, as fast as the memory was beside the run, and
+  // by the arithmetic of attention.
+  std::vector<double> of_bound;
+  for (const MeterTimes::Run& run : entry.times.runs) {
+    const double bound = entry.prefill ? f.compute_seconds : f.bytes / run.read_speed + f.attention_seconds;
+    of_bound.push_back(bound / run.seconds);
+  }
+  f.best_share = std::ranges::max(of_bound);
+  f.median_share = bench::median(of_bound);
   double layers = 0;
   for (const double distinct : entry.times.distinct_experts) {
     f.distinct_experts += distinct;
@@ -182,6 +145,7 @@ BenchReport::Figures BenchReport::figures_of(const Entry& entry) const {
 }
 
 std::vector<BenchReport::OperatorRow> BenchReport::operators_of(const Entry& entry) const {
+  const MachinePeaks& peaks = machine_->peaks();
   const double units = entry.prefill ? 1 : static_cast<double>(entry.steps);  // costs are those of a run
   std::map<std::string, OperatorRow> rows;
   for (std::size_t n = 0; n < entry.times.node_best.size(); ++n) {
@@ -194,7 +158,7 @@ std::vector<BenchReport::OperatorRow> BenchReport::operators_of(const Entry& ent
     row.mean += entry.times.node_mean[n];
     row.bytes += bytes;
     row.flops += flops;
-    row.bound += std::max(bytes / peaks_.read, flops / peaks_.of(node.arith));
+    row.bound += std::max(bytes / peaks.read, flops / peaks.of(node.arith));
   }
   std::vector<OperatorRow> order;
   for (auto& [kind, row] : rows) {
@@ -207,13 +171,14 @@ std::vector<BenchReport::OperatorRow> BenchReport::operators_of(const Entry& ent
 
 std::string BenchReport::table() const {
   const LoadOptions& o = model_->options();
+  const MachinePeaks& peaks = machine_->peaks();
   std::string text =
       formatted("%s, %s arithmetic, weights %s, experts %s: %.0f MB held\n", model_->graph().family().c_str(),
                 o.f32 ? "f32" : "bf16", held_name(o.settings.weights), held_name(o.settings.experts),
                 static_cast<double>(model_->weight_bytes()) / 1e6);
   text += formatted("%s, %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; load %.2f\n",
-                    std::string(isa_name(model_->isa())).c_str(), o.threads, peaks_.read / 1e9,
-                    peaks_.f32 / 1e9, peaks_.bf16 / 1e9, peaks_.int8 / 1e9, load_average_);
+                    std::string(isa_name(model_->isa())).c_str(), o.threads, peaks.read / 1e9,
+                    peaks.f32 / 1e9, peaks.bf16 / 1e9, peaks.int8 / 1e9, load_average_);
   if (fast_fill_ > 0) {
     text += formatted("contexts repeat the cache of their first %lld tokens: not for figures to compare\n",
                       static_cast<long long>(fast_fill_));
@@ -228,7 +193,7 @@ std::string BenchReport::table() const {
                       e.prefill ? "prefill" : "decode", static_cast<long long>(e.tokens),
                       static_cast<long long>(e.depth), static_cast<long long>(e.streams), tokens / f.median,
                       tokens / f.best, 100 * f.cpu_share, f.bytes / tokens / 1e6, f.flops / tokens / 1e6,
-                      100 * f.bound_seconds / f.best);
+                      100 * f.median_share);
     if (e.times.node_best.empty()) continue;
     double total = 0;
     for (const double best : e.times.node_best) total += best;
@@ -248,6 +213,7 @@ std::string BenchReport::table() const {
 
 Json BenchReport::json() const {
   const LoadOptions& o = model_->options();
+  const MachinePeaks& peaks = machine_->peaks();
   Json json = {{"model",
                 {{"folder", flags_.folder},
                  {"family", model_->graph().family()},
@@ -260,10 +226,10 @@ Json BenchReport::json() const {
                 {{"isa", isa_name(model_->isa())},
                  {"threads", o.threads},
                  {"load_average", load_average_},
-                 {"read_bytes_per_second", peaks_.read},
-                 {"f32_operations_per_second", peaks_.f32},
-                 {"bf16_operations_per_second", peaks_.bf16},
-                 {"int8_operations_per_second", peaks_.int8}}},
+                 {"read_bytes_per_second", peaks.read},
+                 {"f32_operations_per_second", peaks.f32},
+                 {"bf16_operations_per_second", peaks.bf16},
+                 {"int8_operations_per_second", peaks.int8}}},
                {"fast_fill", fast_fill_},
                {"results", Json::array()}};
   for (const Entry& e : entries_) {
@@ -271,7 +237,9 @@ Json BenchReport::json() const {
     const auto tokens = static_cast<double>(e.tokens);
     Json runs = Json::array();
     for (const MeterTimes::Run& run : e.times.runs) {
-      runs.push_back({{"seconds", run.seconds}, {"cpu_seconds", run.cpu_seconds}});
+      runs.push_back({{"seconds", run.seconds},
+                      {"cpu_seconds", run.cpu_seconds},
+                      {"read_bytes_per_second", run.read_speed}});
     }
     Json entry = {{"kind", e.prefill ? "prefill" : "decode"},
                   {"tokens", e.tokens},
@@ -283,11 +251,10 @@ Json BenchReport::json() const {
                   {"tokens_per_second_best", tokens / f.best},
                   {"bytes_per_token", f.bytes / tokens},
                   {"flops_per_token", f.flops / tokens},
-                  {"memory_seconds", f.memory_seconds},
                   {"compute_seconds", f.compute_seconds},
                   {"attention_seconds", f.attention_seconds},
-                  {"bound_seconds", f.bound_seconds},
-                  {"share_of_bound_best", f.bound_seconds / f.best}};
+                  {"share_of_bound_median", f.median_share},
+                  {"share_of_bound_best", f.best_share}};
     if (f.distinct_experts > 0) entry["distinct_experts_per_step"] = f.distinct_experts;
     for (const OperatorRow& row : operators_of(e)) {
       entry["operators"].push_back({{"operator", row.kind},

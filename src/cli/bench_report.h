@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/machine_meter.h"
 #include "cli/model_flags.h"
 #include "engine/meter.h"
 #include "engine/model.h"
@@ -14,36 +15,12 @@
 
 namespace firstlight {
 
-/// What all threads of the model's pool do together, best of several: bytes and operations a second.
-struct MachinePeaks {
-  double read = 0;
-  double f32 = 0;
-  double bf16 = 0;
-  double int8 = 0;
-
-  [[nodiscard]] double of(Arith arith) const {
-    switch (arith) {
-      case Arith::kInt8:
-        return int8;
-      case Arith::kInt8Wide:
-        return int8 / 2;
-      case Arith::kBF16:
-        return bf16;
-      case Arith::kF32:
-        break;
-    }
-    return f32;
-  }
-};
-/// The better of `before` and of what is measured now.
-MachinePeaks measure_peaks(Model& model, MachinePeaks before = {});
-
 /// Collects measurements; says each at once on standard error, and all of them at the end.
 class BenchReport {
  public:
-  /// Measures the machine, and again beside every measurement: the best counts, for all of them. `fast_fill`:
-  /// see Meter::deepen; 0: contexts are computed.
-  BenchReport(Model& model, const ModelFlags& flags, std::int64_t fast_fill);
+  /// Samples the machine's peaks, and again beside every measurement. `fast_fill`: see Meter::deepen; 0:
+  /// contexts are computed.
+  BenchReport(Model& model, const ModelFlags& flags, std::int64_t fast_fill, MachineMeter& machine);
 
   void add_prefill(std::int64_t tokens, std::int64_t depth, std::int64_t chunk, MeterTimes times);
   void add_decode(std::int64_t tokens, std::int64_t depth, std::int64_t streams, MeterTimes times);
@@ -72,7 +49,7 @@ class BenchReport {
   ModelFlags flags_;
   std::int64_t fast_fill_;
   double load_average_;
-  MachinePeaks peaks_;
+  MachineMeter* machine_;
   std::vector<Entry> entries_;
 };
 

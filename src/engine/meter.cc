@@ -31,7 +31,8 @@ ValueId experts_of(const Node& node) {
 
 }  // namespace
 
-Meter::Meter(Model& model) : model_(&model), runner_(model) {
+Meter::Meter(Model& model, std::function<double()> read_speed)
+    : model_(&model), runner_(model), read_speed_(std::move(read_speed)) {
   const Graph& graph = model.graph();
   const std::vector<std::string>& kept = model.options().keep;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
@@ -43,8 +44,8 @@ Meter::Meter(Model& model) : model_(&model), runner_(model) {
   }
 }
 
-Result<std::unique_ptr<Meter>> Meter::create(Model& model) {
-  std::unique_ptr<Meter> meter(new Meter(model));
+Result<std::unique_ptr<Meter>> Meter::create(Model& model, std::function<double()> read_speed) {
+  std::unique_ptr<Meter> meter(new Meter(model, std::move(read_speed)));
   meter->caches_.resize(static_cast<std::size_t>(model.options().sequences));
   for (SequenceCache& cache : meter->caches_) FL_TRY(model.cache().open(cache));
   FL_TRY(meter->deepen(0, 0));
@@ -150,6 +151,7 @@ Result<MeterTimes> Meter::measure(std::int64_t repeat, bool nodes, const std::fu
   node_sum_.assign(count, 0);
   node_best_.assign(count, std::numeric_limits<double>::infinity());
   units_ = 0;
+  double before = read_speed_();
   for (std::int64_t r = 0; r < repeat; ++r) {
     rewind();
     runner_.time_nodes(node_now_);
@@ -159,6 +161,8 @@ Result<MeterTimes> Meter::measure(std::int64_t repeat, bool nodes, const std::fu
     times.runs.push_back(
         {.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
          .cpu_seconds = process_seconds() - cpu});
+    const double after = read_speed_();
+    times.runs.back().read_speed = (std::exchange(before, after) + after) / 2;
     runner_.time_nodes({});
     if (!status.ok()) return Error{status.error()};
   }

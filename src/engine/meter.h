@@ -20,6 +20,7 @@ struct MeterTimes {
   struct Run {
     double seconds = 0;      // by the wall clock
     double cpu_seconds = 0;  // of the process, all threads
+    double read_speed = 0;   // of the memory, beside the run
   };
   std::vector<Run> runs;
   /// By node of the graph, seconds in one step of decode or in one whole prompt: on average, and at best,
@@ -35,8 +36,9 @@ class Meter {
   using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
   /// Opens as many sequences as the model was loaded for. Steps have at most LoadOptions::step_tokens rows.
-  /// For distinct_experts the model must keep its values `experts.N`.
-  static Result<std::unique_ptr<Meter>> create(Model& model);
+  /// For distinct_experts the model must keep its values `experts.N`. `read_speed` is asked before and after
+  /// each run, which has the mean of both.
+  static Result<std::unique_ptr<Meter>> create(Model& model, std::function<double()> read_speed);
   ~Meter();
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
@@ -54,7 +56,7 @@ class Meter {
   Result<MeterTimes> decode(std::int64_t tokens, std::int64_t streams, std::int64_t repeat, bool nodes);
 
  private:
-  explicit Meter(Model& model);
+  Meter(Model& model, std::function<double()> read_speed);
   void rewind();
   /// Takes the first sequence from `depth_` to whole pages before `depth`, by repeating its first pages.
   Result<std::int64_t> repeat_pages(std::int64_t depth);
@@ -71,6 +73,7 @@ class Meter {
 
   Model* model_;
   StepRunner runner_;
+  std::function<double()> read_speed_;
   std::vector<SequenceCache> caches_;
   std::vector<std::pair<std::size_t, ValueId>> choices_;  // nodes of experts, and where their numbers are
   std::int64_t depth_ = 0;
