@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "device/cpu/quantise.h"
 #include "ops/mla/op.h"
 #include "ops/mla/reference.h"
 #include "ops/op_testing.h"
@@ -334,6 +335,57 @@ TEST(MlaExpanded, AgreesWithTheReferenceOnEveryInstructionSetWithTheSameBits) {
               << isa_name(isa) << " " << threads;
         }
       }
+    }
+  }
+}
+
+/// Rows as 8 bits and a scale hold them.
+Words in_bytes(const Case& c, const Words& kv_b) {
+  Words held;
+  std::vector<std::int8_t> codes(static_cast<std::size_t>(c.latent));
+  for (std::size_t row = 0; row < kv_b.size(); row += codes.size()) {
+    const float scale = quantise_int8(kv_b.data() + row, c.latent, codes.data());
+    for (const std::int8_t code : codes) held.push_back(static_cast<float>(code) * scale);
+  }
+  return held;
+}
+
+TEST(Mla, InEightBitsBothFormsMultiplyWithTheRowsOfTheSameBytes) {
+  Random random(16);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(::testing::Message() << c.heads << " heads, latent " << c.latent << ", " << c.tokens
+                                      << " tokens, width " << c.width);
+    const Data d = make_data(c, random);
+    Data held = d;
+    held.kv_b = in_bytes(c, d.kv_b);
+    const std::vector<double> reference = expected(c, held);
+    const TestOp op = make_op(c, d.kv_b);
+    for (const bool expand : {false, true}) {
+      TestSettings settings{.isa = detect(),
+                            .f32 = false,
+                            .stale = kNan,
+                            .run = {.weights = HeldAs::kInt8, .expanded_prefill = expand}};
+      TestSession whole(op, settings);
+      whole.feed(whole.add(d.inputs()), {c.tokens});
+      EXPECT_LT(relative_error(whole.output(0), reference), expand && c.width == 0 ? 2e-2 : 6e-3);
+      for (const Isa isa : available_isas()) {
+        settings.isa = isa;
+        for (const int threads : {1, 2}) {
+          settings.threads = threads;
+          TestSession session(op, settings);
+          session.feed(session.add(d.inputs()), {2, 1, c.tokens - 3});
+          EXPECT_EQ(differing_words(session.output(0), whole.output(0)), 0)
+              << isa_name(isa) << " " << threads << " " << expand;
+        }
+      }
+      settings.run.weights = HeldAs::kStored;
+      EXPECT_LT(whole.kernel().weight_bytes(), TestSession(op, settings).kernel().weight_bytes() * 3 / 4);
+      // 4 bits are for linear layers: here they change nothing.
+      settings.run.weights = HeldAs::kInt4;
+      EXPECT_EQ(TestSession(op, settings).kernel().weight_bytes(), [&] {
+        settings.run.weights = HeldAs::kStored;
+        return TestSession(op, settings).kernel().weight_bytes();
+      }());
     }
   }
 }
