@@ -25,7 +25,7 @@ FL_INLINE IVec float_order(Vec a) {
 }
 
 /// dot[key] of kKeys keys with 16 heads, whose cells lie `stride` apart. With Fetch the keys of `ahead`, as
-/// many, are on their way from memory meanwhile: a line of each whenever one of the others is used up.
+/// many, are on their way from memory meanwhile, one after the other.
 template <class P, bool Fetch = false>
 FL_INLINE void dot_block(const float* cells, std::int64_t stride, const std::uint8_t* const* keys,
                          std::int64_t steps, Vec (&dot)[kKeys],
@@ -36,19 +36,26 @@ FL_INLINE void dot_block(const float* cells, std::int64_t stride, const std::uin
     key[i] = keys[i];
     dot[i] = zero();
   }
-  constexpr std::int64_t kLineSteps = 64 / kCellBytes;
-  for (std::int64_t s = 0; s < steps; ++s) {
-    if constexpr (Fetch) {
-      if (s % kLineSteps == 0) {
-        FL_UNROLL
-        for (int i = 0; i < kKeys; ++i) __builtin_prefetch(ahead[i] + s * kCellBytes);
-      }
-    }
+  const auto add = [&](std::int64_t s) {
     const auto q = P::load_cells(cells + s * P::kVectors * stride, stride);
     FL_UNROLL
     for (int i = 0; i < kKeys; ++i) {
       dot[i] = P::dot(dot[i], q, P::broadcast_cell(key[i] + s * kCellBytes));
     }
+  };
+  if constexpr (Fetch) {
+    const std::int64_t share = (steps + kKeys - 1) / kKeys;  // of the steps, for each key
+    const std::int64_t stride_ahead = (steps * kCellBytes + share - 1) / share;
+    std::int64_t s = 0;
+    for (int i = 0; i < kKeys; ++i) {
+      const std::uint8_t* at = ahead[i];
+      for (const std::int64_t end = s + share < steps ? s + share : steps; s < end; ++s, at += stride_ahead) {
+        __builtin_prefetch(at, 0, 2);
+        add(s);
+      }
+    }
+  } else {
+    for (std::int64_t s = 0; s < steps; ++s) add(s);
   }
 }
 

@@ -30,6 +30,25 @@ std::int32_t best_limit(std::int64_t k, std::int64_t slack, const Count& count, 
   return static_cast<std::int32_t>(low);
 }
 
+/// The same from above: a t that at most k elements are larger than, and at least k - slack. Never below the
+/// answer of best_limit for k.
+template <class Count>
+std::int32_t limit_above(std::int64_t k, std::int64_t slack, const Count& count, std::int64_t low,
+                         std::int64_t high = INT32_MAX) {
+  ++high;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const std::int64_t n = count(static_cast<std::int32_t>(middle));
+    if (n < k) {
+      high = middle;
+      if (n >= k - slack) break;
+    } else {
+      low = middle;
+    }
+  }
+  return static_cast<std::int32_t>(high - 1);
+}
+
 /// Keys in ascending position, each with lower <= score <= upper; equal bounds are the score itself.
 /// What is not kept is not among the k best, of those offered and in the order score descending, position
 /// ascending.
@@ -125,8 +144,8 @@ inline ChoiceLimits choice_limits(const DsaIndexKernels& kernels, std::span<cons
     };
   };
   const std::int32_t out = best_limit(k, k / 64, reached_by(&KeptKeys::lower));
-  // Fewer than k upper bounds are above the largest number that k of them reach.
-  return {.out = out, .in = best_limit(k, 0, reached_by(&KeptKeys::upper), out)};
+  // Fewer than k upper bounds are above the largest number that k of them reach, or above a larger one.
+  return {.out = out, .in = limit_above(k, k / 64, reached_by(&KeptKeys::upper), out)};
 }
 
 /// The positions of the k best by score() of several buffers, whose positions follow one another: ascending,

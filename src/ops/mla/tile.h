@@ -42,12 +42,14 @@ __attribute__((noinline)) void score_rows(const MlaTile& t, std::int64_t vec, st
     rows[r] = t.keys[row + r];
     sum[r] = zero();
   }
-  // Meanwhile as many rows of the next tile arrive, one after the other.
-  const std::int64_t share = steps / kRows + 1;
+  // Meanwhile half as many rows of the next tile arrive, one after the other; the rest while values are
+  // added.
+  constexpr int kAhead = (kRows + 1) / 2;
+  const std::int64_t share = steps / kAhead + 1;
   const std::int64_t stride = t.next_bytes / share + 1;
   std::int64_t s = 0;
-  for (int r = 0; r < kRows; ++r) {
-    const std::byte* ahead = t.next[row + r];
+  for (int r = 0; r < kAhead; ++r) {
+    const std::byte* ahead = t.next[row / kRows * kAhead + r];
     for (const std::int64_t end = smaller(steps, s + share); s < end; ++s, ahead += stride) {
       prefetch_later(ahead);
       const auto queries = P::load_cells(panel + s * kCellsBytes);
@@ -107,12 +109,27 @@ FL_INLINE Vec softmax(const MlaTile& t, std::int64_t vec, std::int64_t pairs, co
   return factor;
 }
 
+/// Lines of the next tile's rows that are still to be asked for.
+struct AheadLines {
+  const std::byte* const* row;
+  const std::byte* const* end;
+  std::int64_t offset, bytes;  // in the row, and of one
+};
+FL_INLINE void fetch_line(AheadLines& ahead) {
+  if (ahead.row == ahead.end) return;
+  prefetch_later(*ahead.row + ahead.offset);
+  ahead.offset += 64;
+  if (ahead.offset < ahead.bytes) return;
+  ahead.offset = 0;
+  ++ahead.row;
+}
+
 /// Values of NQ queries from `query` on and kColumnVecs x 16 columns from `column` on: the chains go on over
 /// `pairs` pairs of rows. `block` holds these columns interleaved (kInterleaved); the First queries fill it.
 template <class P, int NQ, bool First>
 __attribute__((noinline)) void add_values(const MlaTile& t, std::int64_t query, std::int64_t column,
                                           std::int64_t pairs, const std::byte* weights,
-                                          std::int64_t row_bytes, std::byte* block) {
+                                          std::int64_t row_bytes, std::byte* block, AheadLines& ahead) {
   Vec sum[NQ][kColumnVecs];
   float* const values = t.running.values + query * t.value_stride + column;
 #pragma GCC unroll 16
@@ -124,6 +141,7 @@ __attribute__((noinline)) void add_values(const MlaTile& t, std::int64_t query, 
   }
   const std::byte* weight = weights + query * kCellBytes;
   const auto add = [&](const typename P::Cells(&columns)[kColumnVecs]) {
+    fetch_line(ahead);
 #pragma GCC unroll 16
     for (int q = 0; q < NQ; ++q) {
       const auto p = P::broadcast_cell(weight + q * kCellBytes);
@@ -179,7 +197,7 @@ __attribute__((noinline)) void add_values(const MlaTile& t, std::int64_t query, 
 }
 
 using AddValues = void (*)(const MlaTile&, std::int64_t, std::int64_t, std::int64_t, const std::byte*,
-                           std::int64_t, std::byte*);
+                           std::int64_t, std::byte*, AheadLines&);
 template <class P, bool First, int NQ = kQueries>
 FL_INLINE AddValues add_values_for(std::int64_t queries) {
   if constexpr (NQ == 1) {
@@ -239,6 +257,7 @@ void attend_tile(const MlaTile& t) {
   }
 
   const std::int64_t blocks = (t.lanes + kQueries - 1) / kQueries;
+  AheadLines ahead{t.next + kMlaTileRows / 2, t.next + kMlaTileRows, 0, t.next_bytes};
   const unsigned mode = P::enter();
   for (std::int64_t column = 0; column < t.columns; column += kColumnVecs * kLanes) {
     for (std::int64_t b = 0; b < blocks; ++b) {
@@ -248,7 +267,7 @@ void attend_tile(const MlaTile& t) {
       const std::int64_t pairs = b == 0 ? tile_pairs : (largest_of(t.visible, begin, end) + 1) / 2;
       const AddValues add =
           b == 0 ? add_values_for<P, true>(end - begin) : add_values_for<P, false>(end - begin);
-      add(t, begin, column, pairs, weights, row_bytes, block);
+      add(t, begin, column, pairs, weights, row_bytes, block, ahead);
     }
   }
   P::leave(mode);
