@@ -36,26 +36,25 @@ FL_INLINE void dot_block(const float* cells, std::int64_t stride, const std::uin
     key[i] = keys[i];
     dot[i] = zero();
   }
-  const auto add = [&](std::int64_t s) {
+  // Of the steps, a share for each of the keys ahead.
+  [[maybe_unused]] const std::int64_t share = (steps + kKeys - 1) / kKeys;
+  [[maybe_unused]] const std::int64_t stride_ahead = (steps * kCellBytes + share - 1) / share;
+  [[maybe_unused]] const std::uint8_t* at = Fetch ? *ahead : nullptr;
+  [[maybe_unused]] std::int64_t left = share;
+  for (std::int64_t s = 0; s < steps; ++s) {
+    if constexpr (Fetch) {
+      __builtin_prefetch(at, 0, 2);
+      at += stride_ahead;
+      if (--left == 0 && s + 1 < steps) {
+        at = *++ahead;
+        left = share;
+      }
+    }
     const auto q = P::load_cells(cells + s * P::kVectors * stride, stride);
     FL_UNROLL
     for (int i = 0; i < kKeys; ++i) {
       dot[i] = P::dot(dot[i], q, P::broadcast_cell(key[i] + s * kCellBytes));
     }
-  };
-  if constexpr (Fetch) {
-    const std::int64_t share = (steps + kKeys - 1) / kKeys;  // of the steps, for each key
-    const std::int64_t stride_ahead = (steps * kCellBytes + share - 1) / share;
-    std::int64_t s = 0;
-    for (int i = 0; i < kKeys; ++i) {
-      const std::uint8_t* at = ahead[i];
-      for (const std::int64_t end = s + share < steps ? s + share : steps; s < end; ++s, at += stride_ahead) {
-        __builtin_prefetch(at, 0, 2);
-        add(s);
-      }
-    }
-  } else {
-    for (std::int64_t s = 0; s < steps; ++s) add(s);
   }
 }
 

@@ -29,6 +29,10 @@ constexpr std::int64_t kTileSlots = kMlaTileSlots;
 static_assert((kMlaTileRows + kRows - 1) / kRows * kRows <= kTileSlots);
 constexpr float kLowest = -0x1.fffffep127F;
 
+/// Half of the next tile's rows are fetched while values are added. Only where a step of that is long.
+template <class P>
+constexpr bool kFetchesWithValues = P::kInterleaved;
+
 /// Scores of 16 queries with rows [row, row + kRows) into scores[row][lane].
 template <class P>
 __attribute__((noinline)) void score_rows(const MlaTile& t, std::int64_t vec, std::int64_t row,
@@ -42,9 +46,8 @@ __attribute__((noinline)) void score_rows(const MlaTile& t, std::int64_t vec, st
     rows[r] = t.keys[row + r];
     sum[r] = zero();
   }
-  // Meanwhile half as many rows of the next tile arrive, one after the other; the rest while values are
-  // added.
-  constexpr int kAhead = (kRows + 1) / 2;
+  // Meanwhile as many rows of the next tile arrive, one after the other, or half as many.
+  constexpr int kAhead = kFetchesWithValues<P> ? (kRows + 1) / 2 : kRows;
   const std::int64_t share = steps / kAhead + 1;
   const std::int64_t stride = t.next_bytes / share + 1;
   std::int64_t s = 0;
@@ -141,7 +144,7 @@ __attribute__((noinline)) void add_values(const MlaTile& t, std::int64_t query, 
   }
   const std::byte* weight = weights + query * kCellBytes;
   const auto add = [&](const typename P::Cells(&columns)[kColumnVecs]) {
-    fetch_line(ahead);
+    if constexpr (kFetchesWithValues<P>) fetch_line(ahead);
 #pragma GCC unroll 16
     for (int q = 0; q < NQ; ++q) {
       const auto p = P::broadcast_cell(weight + q * kCellBytes);
