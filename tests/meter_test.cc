@@ -37,7 +37,7 @@ class MeterTest : public ::testing::Test {
 
 TEST_F(MeterTest, EveryRunIsTimedAndEveryNode) {
   ASSERT_TRUE(meter_->deepen(70, 70).ok());
-  for (const auto& times : {meter_->prefill(100, 4, true), meter_->decode(5, kStreams, 4, true)}) {
+  for (const auto& times : {meter_->prefill(100, 48, 4, true), meter_->decode(5, kStreams, 4, true)}) {
     ASSERT_TRUE(times.ok()) << times.error().message;
     ASSERT_EQ(times->runs.size(), 4U);
     for (const MeterTimes::Run& run : times->runs) {
@@ -90,11 +90,11 @@ TEST_F(MeterTest, ContextsFillTheirPagesAndGiveThemBack) {
     std::int64_t last = 0;
     ASSERT_TRUE(meter_->deepen(depth, computed, [&](std::int64_t done, std::int64_t) { last = done; }).ok());
     EXPECT_EQ(model_->cache().free_pages(), free - kStreams * ((depth + 63) / 64)) << depth;
-    ASSERT_TRUE(meter_->prefill(20, 1, false).ok());
+    ASSERT_TRUE(meter_->prefill(20, 48, 1, false).ok());
     ASSERT_TRUE(meter_->decode(3, 2, 1, false).ok());
     EXPECT_EQ(model_->cache().free_pages(), free - kStreams * ((depth + 63) / 64)) << depth;
   }
-  const auto beyond = meter_->prefill(1000, 1, false);
+  const auto beyond = meter_->prefill(1000, 48, 1, false);
   ASSERT_FALSE(beyond.ok());
   EXPECT_NE(beyond.error().message.find("free pages"), std::string::npos);
   meter_.reset();
@@ -102,9 +102,40 @@ TEST_F(MeterTest, ContextsFillTheirPagesAndGiveThemBack) {
   EXPECT_EQ(model_->cache().free_pages(), free);
 }
 
+TEST_F(MeterTest, RepeatedContextsComputeOnlyWhatCompletesPages) {
+  const auto computed_up_to = [&](std::int64_t depth) {
+    std::int64_t tokens = 0;
+    const auto progress = [&](std::int64_t done, std::int64_t total) { tokens += done == total ? total : 0; };
+    EXPECT_TRUE(meter_->deepen(depth, 70, progress).ok());
+    return tokens;
+  };
+  EXPECT_EQ(computed_up_to(100), 64 + 36);
+  EXPECT_EQ(computed_up_to(360), 28 + 40);  // the page that was begun, and the last one
+}
+
+TEST_F(MeterTest, BoundsAreThoseOfWhatIsComputedAndOfWhatIsHeld) {
+  const auto silent = step_costs(*model_, 1, 8, 128, true, false);
+  const auto heard = step_costs(*model_, 1, 8, 128, true, true);
+  for (std::size_t n = 0; n < heard.size(); ++n) {
+    const Node& node = model_->graph().nodes()[n];
+    const std::string kind = node_kind(node);
+    if (kind == "linear (head)") {
+      EXPECT_EQ(silent[n].cost.weight_bytes, 0);
+      EXPECT_GT(heard[n].cost.weight_bytes, 0);
+    }
+    // The checkpoint has experts in 4 bits, and all else in bf16.
+    const std::string_view op = node.contract->name;
+    if (op == "moe_experts") {
+      EXPECT_EQ(heard[n].arith, Arith::kInt8);
+    } else if (op == "mla" || kind == "linear (head)") {
+      EXPECT_EQ(heard[n].arith, Arith::kBF16);
+    }
+  }
+}
+
 TEST_F(MeterTest, CostsAddUpOverStreamsAndCountWhatIsHeld) {
-  const auto one = step_costs(*model_, 1, 1, 128, true);
-  const auto three = step_costs(*model_, kStreams, 1, 128, true);
+  const auto one = step_costs(*model_, 1, 1, 128, false, true);
+  const auto three = step_costs(*model_, kStreams, 1, 128, false, true);
   std::vector<double> all_the_same(one.size(), 0);
   for (std::size_t n = 0; n < one.size(); ++n) {
     const Node& node = model_->graph().nodes()[n];
@@ -121,7 +152,7 @@ TEST_F(MeterTest, CostsAddUpOverStreamsAndCountWhatIsHeld) {
     }
     EXPECT_EQ(one[n].reads_context, node.contract->name == "mla" || node.contract->name == "dsa_index");
   }
-  const auto shared = step_costs(*model_, kStreams, 1, 128, true, all_the_same);
+  const auto shared = step_costs(*model_, kStreams, 1, 128, false, true, all_the_same);
   for (std::size_t n = 0; n < one.size(); ++n) {
     if (all_the_same[n] > 0) {
       EXPECT_NEAR(shared[n].cost.weight_bytes, one[n].cost.weight_bytes, 1);

@@ -74,7 +74,7 @@ Status measure_all(const Flags& flags, Model& model, MachineMeter& machine, Benc
     filling.clear();
     for (const std::int64_t tokens : sorted(flags.prompts)) {
       if (flags.only == "decode") break;
-      FL_ASSIGN(MeterTimes times, meter->prefill(tokens, flags.repeat, flags.operators));
+      FL_ASSIGN(MeterTimes times, meter->prefill(tokens, flags.chunk, flags.repeat, flags.operators));
       report.add_prefill(tokens, depth, flags.chunk, std::move(times));
     }
     for (const std::int64_t streams : sorted(flags.streams)) {
@@ -160,7 +160,8 @@ Command add_bench(CLI::App& parent) {
       ->check(count(1 << 20))
       ->type_name("N");
   app->add_option("--fast-fill", flags->fast_fill,
-                  "Compute only the first N tokens of a context and repeat their cache pages behind them: to "
+                  "Compute only the first N tokens of a context, whole pages of 64, and repeat their cache "
+                  "behind them: to "
                   "look at deep contexts quickly, not for figures to compare")
       ->check(count(1 << 24, kPageTokens))
       ->type_name("N");

@@ -66,7 +66,7 @@ void BenchReport::add_prefill(std::int64_t tokens, std::int64_t depth, std::int6
   entry.times = std::move(times);
   for (std::int64_t done = 0; done < tokens; ++entry.steps) {
     const std::int64_t rows = std::min(chunk, tokens - done);
-    std::vector<NodeCost> step = step_costs(*model_, 1, rows, depth + done, done + rows == tokens);
+    std::vector<NodeCost> step = step_costs(*model_, 1, rows, depth + done, true, done + rows == tokens);
     for (std::size_t n = 0; n < entry.costs.size(); ++n) {
       step[n].cost.flops += entry.costs[n].cost.flops;
       step[n].cost.weight_bytes += entry.costs[n].cost.weight_bytes;
@@ -82,7 +82,7 @@ void BenchReport::add_decode(std::int64_t tokens, std::int64_t depth, std::int64
                              MeterTimes times) {
   // Costs are linear in the context, so the step in the middle stands for all.
   std::vector<NodeCost> costs =
-      step_costs(*model_, streams, 1, depth + tokens / 2, true, times.distinct_experts);
+      step_costs(*model_, streams, 1, depth + tokens / 2, false, true, times.distinct_experts);
   for (NodeCost& node : costs) {
     node.cost.flops *= static_cast<double>(tokens);
     node.cost.weight_bytes *= static_cast<double>(tokens);
@@ -179,9 +179,11 @@ std::string BenchReport::table() const {
   text += formatted("%s, %d threads: read %.1f GB/s, f32 %.0f, bf16 %.0f, int8 %.0f Gop/s; load %.2f\n",
                     std::string(isa_name(model_->isa())).c_str(), o.threads, peaks.read / 1e9,
                     peaks.f32 / 1e9, peaks.bf16 / 1e9, peaks.int8 / 1e9, load_average_);
-  if (fast_fill_ > 0) {
+  const std::int64_t computed = fast_fill_ / kPageTokens * kPageTokens;
+  const bool repeated = std::ranges::any_of(entries_, [&](const Entry& e) { return e.depth > computed; });
+  if (fast_fill_ > 0 && repeated) {
     text += formatted("contexts repeat the cache of their first %lld tokens: not for figures to compare\n",
-                      static_cast<long long>(fast_fill_));
+                      static_cast<long long>(computed));
   }
   text +=
       "\n            tokens   depth streams |  tokens/s median      best   cpu | MB/token MFLOP/token  of "
@@ -251,6 +253,7 @@ Json BenchReport::json() const {
                   {"tokens_per_second_best", tokens / f.best},
                   {"bytes_per_token", f.bytes / tokens},
                   {"flops_per_token", f.flops / tokens},
+                  {"memory_seconds_at_peak", f.bytes / peaks.read},
                   {"compute_seconds", f.compute_seconds},
                   {"attention_seconds", f.attention_seconds},
                   {"share_of_bound_median", f.median_share},

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "base/result.h"
 #include "device/cpu/roofline.h"
@@ -67,9 +68,9 @@ void MachineMeter::sample_peaks() {
 
 double MachineMeter::read_speed() {
   constexpr int kSamples = 2 * kParts;
-  double time = 0;
-  for (int i = 0; i < kSamples; ++i) time += read_part();
-  return static_cast<double>(kSamples * kPart) / time;
+  std::vector<double> times;
+  for (int i = 0; i < kSamples; ++i) times.push_back(read_part());
+  return static_cast<double>(kPart) / bench::median(times);
 }
 
 }  // namespace firstlight

@@ -41,8 +41,8 @@ class MachineMeter {
   void sample_peaks();
   [[nodiscard]] const MachinePeaks& peaks() const { return peaks_; }
 
-  /// Bytes a second at this moment, on average over some 10 ms: memory that others share is not always as
-  /// fast as at its best.
+  /// Bytes a second at this moment, the median of samples over some 10 ms: memory that others share is not
+  /// always as fast as at its best.
   [[nodiscard]] double read_speed();
 
  private:

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/round_up.h"
 
 namespace firstlight {
 namespace {
@@ -76,12 +77,12 @@ std::vector<std::int32_t> Meter::random_tokens(std::int64_t count) {
   return tokens;
 }
 
-Status Meter::append(std::int64_t position, std::span<const std::int32_t> tokens, bool sampled,
-                     const Progress& progress) {
+Status Meter::append(std::int64_t position, std::span<const std::int32_t> tokens, std::int64_t chunk,
+                     bool sampled, const Progress& progress) {
   const auto total = static_cast<std::int64_t>(tokens.size());
   FL_TRY(model_->cache().grow(caches_[0], position + total));
   for (std::int64_t done = 0; done < total;) {
-    const std::int64_t rows = std::min(model_->options().step_tokens, total - done);
+    const std::int64_t rows = std::min(chunk, total - done);
     const Piece piece{
         .cache = &caches_[0],
         .position = position + done,
@@ -113,15 +114,19 @@ Status Meter::deepen(std::int64_t depth, std::int64_t computed, const Progress& 
   if (depth > depth_) {
     rewind();
     std::int64_t at = depth_;
-    const std::int64_t head = std::min(depth, computed / kPageTokens * kPageTokens);
-    if (at < head) {
-      FL_TRY(append(at, random_tokens(head - at), false, progress));
-      at = head;
-    }
-    if (at % kPageTokens == 0 && at > 0 && depth - at >= kPageTokens) {
+    const auto compute = [&](std::int64_t end) -> Status {
+      if (at >= end) return {};
+      FL_TRY(append(at, random_tokens(end - at), model_->options().step_tokens, false, progress));
+      at = end;
+      return {};
+    };
+    // Whole pages: the last one of an earlier context may have to be completed.
+    FL_TRY(
+        compute(std::min(depth, std::max(computed / kPageTokens * kPageTokens, round_up(at, kPageTokens)))));
+    if (at > 0 && depth - at >= kPageTokens) {
       FL_ASSIGN(at, repeat_pages(depth));
     }
-    if (at < depth) FL_TRY(append(at, random_tokens(depth - at), false, progress));
+    FL_TRY(compute(depth));
   }
   const auto page_bytes = static_cast<std::size_t>(cache.layout().page_bytes);
   const auto state_bytes = static_cast<std::size_t>(cache.layout().state_bytes);
@@ -181,16 +186,16 @@ void Meter::end_timed_unit() {
   }
 }
 
-Result<MeterTimes> Meter::prefill(std::int64_t tokens, std::int64_t repeat, bool nodes) {
+Result<MeterTimes> Meter::prefill(std::int64_t tokens, std::int64_t chunk, std::int64_t repeat, bool nodes) {
+  check(chunk <= model_->options().step_tokens,
+        "a prompt is read in larger steps than the model was loaded for");
   const std::vector<std::int32_t> prompt = random_tokens(tokens);
-  // Once without the clock: memory is touched for the first time.
+  // A step without the clock: memory is touched for the first time.
   rewind();
-  FL_TRY(append(depth_,
-                std::span(prompt).first(std::min<std::size_t>(
-                    prompt.size(), static_cast<std::size_t>(model_->options().step_tokens))),
-                true));
+  const std::size_t first = std::min(prompt.size(), static_cast<std::size_t>(chunk));
+  FL_TRY(append(depth_, std::span(prompt).first(first), chunk, true));
   return measure(repeat, nodes, [&]() -> Status {
-    FL_TRY(append(depth_, prompt, true));
+    FL_TRY(append(depth_, prompt, chunk, true));
     end_timed_unit();
     return {};
   });

@@ -49,8 +49,9 @@ class Meter {
   /// is much faster and leaves keys and values of the usual size, but not those that the tokens would have.
   Status deepen(std::int64_t depth, std::int64_t computed, const Progress& progress = {});
 
-  /// Times `tokens` tokens of one sequence after the context, `repeat` times from the same state.
-  Result<MeterTimes> prefill(std::int64_t tokens, std::int64_t repeat, bool nodes);
+  /// Times `tokens` tokens of one sequence after the context, in steps of at most `chunk`, `repeat` times
+  /// from the same state.
+  Result<MeterTimes> prefill(std::int64_t tokens, std::int64_t chunk, std::int64_t repeat, bool nodes);
 
   /// Times `tokens` steps in which each of the first `streams` sequences adds one token of its own.
   Result<MeterTimes> decode(std::int64_t tokens, std::int64_t streams, std::int64_t repeat, bool nodes);
@@ -60,8 +61,8 @@ class Meter {
   void rewind();
   /// Takes the first sequence from `depth_` to whole pages before `depth`, by repeating its first pages.
   Result<std::int64_t> repeat_pages(std::int64_t depth);
-  /// Appends tokens to the first sequence in steps.
-  Status append(std::int64_t position, std::span<const std::int32_t> tokens, bool sampled,
+  /// Appends tokens to the first sequence in steps of at most `chunk`.
+  Status append(std::int64_t position, std::span<const std::int32_t> tokens, std::int64_t chunk, bool sampled,
                 const Progress& progress = {});
   /// One step for each `streams` of the ids. Adds up the experts chosen in `distinct` if it is not null.
   Status decode_steps(std::span<const std::int32_t> ids, std::int64_t streams, std::vector<double>* distinct);

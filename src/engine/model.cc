@@ -194,12 +194,13 @@ void Model::keep(PackedCache& cache, std::int64_t stored_bytes) {
 Status Model::build(const std::function<void(const Node&)>& packed, const std::optional<Kept>& kept) {
   std::int64_t resident = 0;
   std::vector<const WeightSource*> weights;
-  std::vector<HeldAs> held(sources_.size(), HeldAs::kStored);
+  held_.assign(sources_.size(), HeldAs::kStored);
   each_weight(graph_, [&](std::size_t w, const Node& node, std::string_view slot) {
-    if (!options_.f32) held[w] = held_form(graph_, node, slot, sources_[w]->stored_form(), options_.settings);
+    if (!options_.f32)
+      held_[w] = held_form(graph_, node, slot, sources_[w]->stored_form(), options_.settings);
   });
   for (const auto& source : sources_) {
-    resident += resident_bytes(*source, held[weights.size()], options_.f32);
+    resident += resident_bytes(*source, held_[weights.size()], options_.f32);
     weights.push_back(source.get());
   }
   const LoadOptions& o = options_;

@@ -57,6 +57,8 @@ class Model {
   /// Whether these tokens can be run: ids within the vocabulary, no images.
   [[nodiscard]] Status check_tokens(std::span<const std::int32_t> tokens) const;
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
+  /// What a weight, by its index in the graph, is held as: kStored stands for bf16 and f32.
+  [[nodiscard]] HeldAs held(std::size_t weight) const { return held_[weight]; }
   /// Bytes that the model takes once its contexts are full (weights, caches, buffers): what was held against
   /// the available memory when it was loaded.
   [[nodiscard]] std::int64_t planned_bytes() const { return planned_bytes_; }
@@ -86,6 +88,7 @@ class Model {
   Isa isa_ = Isa::kGeneric;
   std::int64_t vocab_ = 0;
   std::int64_t weight_bytes_ = 0;
+  std::vector<HeldAs> held_;
   std::int64_t planned_bytes_ = 0;
   std::vector<std::string> notices_;
   std::vector<std::unique_ptr<WeightSource>> sources_;

@@ -4,9 +4,10 @@
 //   int4   X.weight_packed I32 [N, K/8], X.weight_scale BF16 [N, K/32], X.weight_shape I64 [2]
 //   mxfp4  X.weight_packed U8 [N, K/2], X.weight_scale U8 [N, K/32]
 //
-// The matrices are those that products in the model's arithmetic read (linear, and the experts of
-// moe_experts), rounded as a run with --quantize rounds them (device/cpu/quantise.h): a run of what is
-// written has the same bits. Everything else is copied. Sources: src/checkpoint/README.md, "Formats".
+// The matrices are those that products in the model's arithmetic read (linear, the experts of
+// moe_experts, and in 8 bits kv_b of mla), rounded as a run with --quantize rounds them
+// (device/cpu/quantise.h): a run of what is written has the same bits. Everything else is copied. Sources:
+// src/checkpoint/README.md, "Formats".
 #pragma once
 
 #include <cstdint>

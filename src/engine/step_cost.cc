@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/mla/op.h"
+
 namespace firstlight {
 namespace {
 
@@ -19,18 +21,41 @@ double held_over_bf16(const Graph& graph, const Node& node, const Kernel& kernel
   return elements == 0 || held == 0 ? 1 : static_cast<double>(held) / (2.0 * static_cast<double>(elements));
 }
 
-Arith arith_of(const Node& node, const NodeSpec& spec, const LoadOptions& options) {
-  const std::string_view op = node.contract->name;
-  if (options.f32) return Arith::kF32;
-  if (op == "linear" && spec.text("precision") == "f32") return Arith::kF32;
-  if (op == "linear" && options.settings.weights != HeldAs::kStored) {
-    const bool wide = options.settings.weights == HeldAs::kInt8 && options.settings.wide_activations;
-    return wide ? Arith::kInt8Wide : Arith::kInt8;
+/// What the node's matrices are held as.
+HeldAs held_by(const Model& model, const Node& node) {
+  const Graph& graph = model.graph();
+  for (const auto& slot : node.inputs) {
+    for (const ValueId v : slot) {
+      const std::int32_t weight = graph.values()[static_cast<std::size_t>(v)].weight;
+      if (weight < 0) continue;
+      const HeldAs held = model.held(static_cast<std::size_t>(weight));
+      if (held != HeldAs::kStored) return held;
+    }
   }
-  if (op == "moe_experts" && options.settings.experts != HeldAs::kStored) return Arith::kInt8;
-  if (op == "dsa_index" && options.settings.key_search != KeySearch::kFull) return Arith::kInt8;
-  const bool bf16 = op == "linear" || op == "moe_experts" || op == "mla" || op == "attention";
-  return bf16 ? Arith::kBF16 : Arith::kF32;
+  return HeldAs::kStored;
+}
+
+Arith arith_of(const Model& model, const Node& node, const NodeSpec& spec) {
+  const std::string_view op = node.contract->name;
+  const RunSettings& settings = model.options().settings;
+  if (model.options().f32) return Arith::kF32;
+  if (op == "linear" && spec.text("precision") == "f32") return Arith::kF32;
+  if (op == "linear" || op == "moe_experts") {
+    const HeldAs held = held_by(model, node);
+    if (held == HeldAs::kStored) return Arith::kBF16;
+    return op == "linear" && held == HeldAs::kInt8 && settings.wide_activations ? Arith::kInt8Wide
+                                                                                : Arith::kInt8;
+  }
+  if (op == "dsa_index") return settings.key_search == KeySearch::kFull ? Arith::kBF16 : Arith::kInt8;
+  return op == "mla" || op == "attention" ? Arith::kBF16 : Arith::kF32;
+}
+
+/// What the contract says, or that of the form in which the node computes prompts.
+Cost cost_of(const Model& model, const Node& node, const NodeSpec& spec, const StepShape& shape,
+             bool prompt) {
+  const bool expanded = prompt && model.options().settings.expanded_prefill && node.contract->name == "mla" &&
+                        !spec.has("chosen");
+  return expanded ? mla_expanded_cost(spec, shape) : node.contract->cost(spec, shape);
 }
 
 bool reads_context(const Node& node, const NodeSpec& spec) {
@@ -43,7 +68,7 @@ bool reads_context(const Node& node, const NodeSpec& spec) {
 }  // namespace
 
 std::vector<NodeCost> step_costs(const Model& model, std::int64_t streams, std::int64_t rows,
-                                 std::int64_t context, bool sampled,
+                                 std::int64_t context, bool prompt, bool sampled,
                                  std::span<const double> distinct_experts) {
   const Graph& graph = model.graph();
   std::vector<NodeCost> costs;
@@ -52,9 +77,10 @@ std::vector<NodeCost> step_costs(const Model& model, std::int64_t streams, std::
     const NodeSpec spec = graph.spec(node);
     // Contracts count one sequence: rows and caches add up over the streams, weights are read once.
     const Cost one =
-        node.contract->cost(spec, {.tokens = rows, .sampled = sampled ? 1 : 0, .context = context});
-    const Cost all = node.contract->cost(
-        spec, {.tokens = streams * rows, .sampled = sampled ? streams : 0, .context = context});
+        cost_of(model, node, spec, {.tokens = rows, .sampled = sampled ? 1 : 0, .context = context}, prompt);
+    const Cost all =
+        cost_of(model, node, spec,
+                {.tokens = streams * rows, .sampled = sampled ? streams : 0, .context = context}, prompt);
     const auto count = static_cast<double>(streams);
     double weights = all.weight_bytes;
     if (node.contract->name == "moe_experts" && n < distinct_experts.size() && distinct_experts[n] > 0) {
@@ -65,7 +91,7 @@ std::vector<NodeCost> step_costs(const Model& model, std::int64_t streams, std::
     costs.push_back({.cost = {.flops = count * one.flops,
                               .weight_bytes = weights,
                               .cache_bytes = count * one.cache_bytes},
-                     .arith = arith_of(node, spec, model.options()),
+                     .arith = arith_of(model, node, spec),
                      .reads_context = reads_context(node, spec)});
   }
   return costs;

@@ -22,10 +22,11 @@ struct NodeCost {
 };
 
 /// Work of one step of `streams` sequences that bring `rows` rows each and have `context` tokens before
-/// them; logits of the last row of each if `sampled`. `distinct_experts`, by node, is how many different
-/// experts the step's rows chose there; empty: what is expected of random choices.
+/// them, of a `prompt` or generated; logits of the last row of each if `sampled`. `distinct_experts`, by
+/// node, is how many different experts the step's rows chose there; empty: what is expected of random
+/// choices.
 std::vector<NodeCost> step_costs(const Model& model, std::int64_t streams, std::int64_t rows,
-                                 std::int64_t context, bool sampled,
+                                 std::int64_t context, bool prompt, bool sampled,
                                  std::span<const double> distinct_experts = {});
 
 /// "linear (mlp)": the operator and the last part of its scope, which many layers share.

@@ -30,10 +30,9 @@ from export import load_folder  # noqa: E402
 
 GROUP = 32
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-# What the engine does not hold in the chosen format: routers, scores of the indexer, the mixing over depth, embeddings, and
-# the matrix that latent attention takes apart.
-PLAIN = ("block_sparse_moe.gate.weight", "indexer.weights_proj.weight", "_res_proj.weight", "embed_tokens.weight",
-         "kv_b_proj.weight")
+# What the engine does not hold in the chosen format: routers, scores of the indexer, the mixing over depth, embeddings.
+PLAIN = ("block_sparse_moe.gate.weight", "indexer.weights_proj.weight", "_res_proj.weight", "embed_tokens.weight")
+ONLY_IN_8_BITS = "kv_b_proj.weight"  # the matrix that latent attention takes apart
 
 
 def int8(w):
@@ -61,7 +60,9 @@ def mxfp4(w):
     return torch.where(errors[0] <= errors[1], *tries).flatten(-2)
 
 
-def is_rounded(name, w):
+def is_rounded(name, w, bits):
+    if name.endswith(ONLY_IN_8_BITS):
+        return bits == 8
     return w.ndim >= 2 and "conv1d" not in name and not name.endswith(PLAIN)
 
 
@@ -95,7 +96,8 @@ def main():
     costs = {"bf16_steps": mean_kl(exact, bf16_steps(os.path.join(folder, "model"), windows))}
     print("bf16_steps", f"{costs['bf16_steps']:.6g}", flush=True)
     for name, rounded in (("int8", int8), ("int4", int4), ("mxfp4", mxfp4)):
-        model.load_state_dict({k: rounded(v) if is_rounded(k, v) else v for k, v in state.items()})
+        bits = 8 if name == "int8" else 4
+        model.load_state_dict({k: rounded(v) if is_rounded(k, v, bits) else v for k, v in state.items()})
         costs[name] = mean_kl(exact, log_probabilities(model, windows))
         print(name, f"{costs[name]:.6g}", flush=True)
     if args.write:

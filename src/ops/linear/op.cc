@@ -25,6 +25,7 @@ Result<std::vector<ValueType>> infer(const NodeSpec& node) {
 Cost cost(const NodeSpec& node, const StepShape& step) {
   const auto rows = static_cast<double>(step.rows(node.input("x").rows));
   Cost cost;
+  if (rows == 0) return cost;  // no logits are asked for: nothing is read either
   for (const ValueType& w : node.inputs("weight")) {
     cost.flops += 2 * rows * static_cast<double>(w.width());
     cost.weight_bytes += 2 * static_cast<double>(w.width());

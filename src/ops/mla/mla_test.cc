@@ -553,6 +553,10 @@ TEST(Mla, CostCountsPairsAndCache) {
   const Cost a = mla_contract().cost(make_op(dense, kv_b).spec(), {.tokens = 1, .sampled = 1, .context = 99});
   EXPECT_EQ(a.flops, 2 * 2 * 16 * 14 + 2 * 2 * (20 + 16) * 100);
   EXPECT_EQ(a.cache_bytes, 2 * 20 * 100);
+  // Expanded: keys and values of all 100 positions, then pairs of 8 + 4 and 6 channels.
+  const Cost e = mla_expanded_cost(make_op(dense, kv_b).spec(), {.tokens = 1, .sampled = 1, .context = 99});
+  EXPECT_EQ(e.flops, 2 * 2 * 16 * 14 * 100 + 2 * 2 * (12 + 6) * 100);
+  EXPECT_EQ(e.cache_bytes, a.cache_bytes);
   const Case sparse{2, 8, 4, 6, 16, 1, 10};
   const Cost b =
       mla_contract().cost(make_op(sparse, kv_b).spec(), {.tokens = 1, .sampled = 1, .context = 99});

@@ -93,6 +93,20 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
       .cache_bytes = 2 * row * read};
 }
 
+}  // namespace
+
+Cost mla_expanded_cost(const NodeSpec& node, const StepShape& step) {
+  const Sizes s(node);
+  const auto heads = static_cast<double>(s.heads);
+  const double row = 2 * heads * static_cast<double>(s.latent) * static_cast<double>(s.nope + s.v);
+  const double pair = 2 * heads * static_cast<double>(s.nope + s.rope + s.v);
+  Cost expanded = cost(node, step);
+  expanded.flops = row * static_cast<double>(step.context + step.tokens) + pair * pairs(node, step);
+  return expanded;
+}
+
+namespace {
+
 std::vector<CacheSpec> caches(const NodeSpec& node) {
   const Sizes s(node);
   // Rows are whole vectors of 16, so that kernels need no tail.

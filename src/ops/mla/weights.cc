@@ -167,7 +167,7 @@ Result<MlaWeights> pack_kv_b(const WeightSource& kv_b, const MlaSetup& setup, bo
                                  nullptr, as("keys")));
   }
   kv_b.release();
-  FL_TRY(reader.status());
+  if (!reader.status().ok()) return Error{reader.status().error()};
   return weights;
 }
 
