@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/dsa_index/op.h"
 #include "ops/mla/op.h"
 
 namespace firstlight {
@@ -50,12 +51,19 @@ Arith arith_of(const Model& model, const Node& node, const NodeSpec& spec) {
   return op == "mla" || op == "attention" ? Arith::kBF16 : Arith::kF32;
 }
 
-/// What the contract says, or that of the form in which the node computes prompts.
+/// What the contract says, or what the form costs in which the node computes.
 Cost cost_of(const Model& model, const Node& node, const NodeSpec& spec, const StepShape& shape,
              bool prompt) {
-  const bool expanded = prompt && model.options().settings.expanded_prefill && node.contract->name == "mla" &&
-                        !spec.has("chosen");
-  return expanded ? mla_expanded_cost(spec, shape) : node.contract->cost(spec, shape);
+  const RunSettings& settings = model.options().settings;
+  const std::string_view op = node.contract->name;
+  if (op == "dsa_index" && settings.key_search == KeySearch::kTwoStage &&
+      shape.context >= settings.min_context) {
+    return dsa_two_stage_cost(spec, shape, settings.candidates);
+  }
+  if (op == "mla" && prompt && settings.expanded_prefill && !spec.has("chosen")) {
+    return mla_expanded_cost(spec, shape);
+  }
+  return node.contract->cost(spec, shape);
 }
 
 bool reads_context(const Node& node, const NodeSpec& spec) {

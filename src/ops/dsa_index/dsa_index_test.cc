@@ -683,5 +683,17 @@ TEST(DsaIndex, ContractNamesWhatIsWrong) {
             "dsa_index: `q` has 16 channels, expected 18");
 }
 
+TEST(DsaIndex, TwoStagesCostTheMeansAndWhatIsSearched) {
+  const NodeSpec node = make_op({2, 8, 16, 1}, {}).spec();
+  const auto cost = [&](std::int64_t context) {
+    return dsa_index_contract().cost(node, {.tokens = 1, .sampled = 1, .context = context});
+  };
+  const Cost far = dsa_two_stage_cost(node, {.tokens = 1, .sampled = 1, .context = 64000}, 100);
+  // 128 candidates and three pages, and the means of 1000 pages.
+  EXPECT_EQ(far.flops, cost(128 + 192).flops + 2 * 2 * (8 + 1) * 1000);
+  EXPECT_EQ(far.cache_bytes, cost(128 + 192).cache_bytes + (8 + 8) * 1000);
+  EXPECT_LT(far.cache_bytes, cost(64000).cache_bytes / 10);
+}
+
 }  // namespace
 }  // namespace firstlight

@@ -1,5 +1,6 @@
 #include "ops/dsa_index/op.h"
 
+#include <algorithm>
 #include <string>
 
 namespace firstlight {
@@ -75,6 +76,23 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
           // Bytes and bounds of all keys are read; these and the keys themselves are written.
           .cache_bytes = ((dim + 12) * context + (3 * dim + 12) * tokens) / kpool};
 }
+
+}  // namespace
+
+Cost dsa_two_stage_cost(const NodeSpec& node, const StepShape& step, std::int64_t candidates) {
+  const Sizes s(node);
+  const std::int64_t searched = (candidates + kPageTokens - 1) / kPageTokens * kPageTokens + 3 * kPageTokens;
+  StepShape shorter = step;
+  shorter.context = std::min(step.context, searched);
+  Cost both = cost(node, shorter);
+  const auto means = static_cast<double>(step.context / kPageTokens);
+  const auto dim = static_cast<double>(s.dim);
+  both.flops += 2 * static_cast<double>(s.heads) * (dim + 1) * means * static_cast<double>(step.tokens);
+  both.cache_bytes += (dim + 8) * means;
+  return both;
+}
+
+namespace {
 
 std::vector<CacheSpec> caches(const NodeSpec& node) {
   const Sizes s(node);

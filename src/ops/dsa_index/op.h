@@ -9,6 +9,9 @@
 namespace firstlight {
 
 const OpContract& dsa_index_contract();
+/// Cost of rows that are searched in two stages (README.md): the means of all pages, then the best
+/// `candidates` tokens' pages and three more.
+Cost dsa_two_stage_cost(const NodeSpec& node, const StepShape& step, std::int64_t candidates);
 Result<std::unique_ptr<Kernel>> make_dsa_index_cpu(const KernelContext& context);
 
 /// Lanes of a page's byte keys: one a token (or pool of `kpool` tokens), whole vectors of 16.
