@@ -463,7 +463,8 @@ TEST(DsaIndex, BuffersThatOverflowChooseTheSame) {
   for (int order = 0; order < 3; ++order) {
     Data d = normal_data(c, random);
     for (std::size_t i = 0; i < d.k.size(); ++i) {
-      const auto t = static_cast<float>(i / 8);
+      const std::size_t token = i / 8;
+      const auto t = static_cast<float>(token);
       d.k[i] = order == 0 ? 0.0F : order == 1 ? 1 + t / 1500 : 2 - t / 1500;
     }
     TestSettings settings{.f32 = true, .max_tokens = 1500, .run = {.key_search = KeySearch::kFull}};

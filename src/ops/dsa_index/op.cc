@@ -85,7 +85,8 @@ Cost dsa_two_stage_cost(const NodeSpec& node, const StepShape& step, std::int64_
   StepShape shorter = step;
   shorter.context = std::min(step.context, searched);
   Cost both = cost(node, shorter);
-  const auto means = static_cast<double>(step.context / kPageTokens);
+  const std::int64_t pages = step.context / kPageTokens;
+  const auto means = static_cast<double>(pages);
   const auto dim = static_cast<double>(s.dim);
   both.flops += 2 * static_cast<double>(s.heads) * (dim + 1) * means * static_cast<double>(step.tokens);
   both.cache_bytes += (dim + 8) * means;

@@ -20,7 +20,8 @@ struct DsaIndexShape {
 /// K_P = sum_s softmax_s(gate_s + ape_s) k_s.
 inline std::vector<double> dsa_pooled_keys(const DsaIndexShape& shape, std::span<const float> k,
                                            std::span<const float> gate, std::span<const float> ape) {
-  const auto [heads, dim, topk, kpool, tail] = shape;
+  const std::size_t dim = shape.dim;
+  const std::size_t kpool = shape.kpool;
   if (kpool == 1) return {k.begin(), k.end()};
   const std::size_t pools = k.size() / dim / kpool;
   std::vector<double> keys(pools * dim);
