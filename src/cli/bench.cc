@@ -161,8 +161,7 @@ Command add_bench(CLI::App& parent) {
       ->type_name("N");
   app->add_option("--fast-fill", flags->fast_fill,
                   "Compute only the first N tokens of a context, whole pages of 64, and repeat their cache "
-                  "behind them: to "
-                  "look at deep contexts quickly, not for figures to compare")
+                  "behind them: to look at deep contexts quickly, not for figures to compare")
       ->check(count(1 << 24, kPageTokens))
       ->type_name("N");
   app->add_flag("--operators", flags->operators, "Show where the time of each measurement goes");

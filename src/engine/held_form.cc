@@ -17,16 +17,21 @@ HeldAs held_form(const Graph& graph, const Node& node, std::string_view slot, He
   return HeldAs::kStored;
 }
 
+void each_weight(const Graph& graph, const Node& node,
+                 const std::function<void(std::size_t weight, std::string_view slot)>& take) {
+  for (std::size_t s = 0; s < node.inputs.size(); ++s) {
+    for (const ValueId v : node.inputs[s]) {
+      const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
+      if (w >= 0) take(static_cast<std::size_t>(w), node.contract->inputs[s].name);
+    }
+  }
+}
+
 void each_weight(
     const Graph& graph,
     const std::function<void(std::size_t weight, const Node& node, std::string_view slot)>& take) {
   for (const Node& node : graph.nodes()) {
-    for (std::size_t s = 0; s < node.inputs.size(); ++s) {
-      for (const ValueId v : node.inputs[s]) {
-        const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
-        if (w >= 0) take(static_cast<std::size_t>(w), node, node.contract->inputs[s].name);
-      }
-    }
+    each_weight(graph, node, [&](std::size_t weight, std::string_view slot) { take(weight, node, slot); });
   }
 }
 

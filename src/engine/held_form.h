@@ -18,7 +18,10 @@ namespace firstlight {
 HeldAs held_form(const Graph& graph, const Node& node, std::string_view slot, HeldAs stored,
                  const RunSettings& settings);
 
-/// Calls take(weight, node, slot) for every weight that a node reads, by its index.
+/// Calls take(weight, slot) for every weight that the node reads, by its index.
+void each_weight(const Graph& graph, const Node& node,
+                 const std::function<void(std::size_t weight, std::string_view slot)>& take);
+/// The same for all nodes.
 void each_weight(
     const Graph& graph,
     const std::function<void(std::size_t weight, const Node& node, std::string_view slot)>& take);

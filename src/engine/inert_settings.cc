@@ -17,31 +17,27 @@ struct Uses {
   bool key_search = false;
 };
 
-Uses uses_of(const Graph& graph, const RunSettings& settings, bool f32,
-             const std::function<HeldAs(std::size_t weight)>& stored) {
+Uses uses_of(const Graph& graph, const RunSettings& settings, std::span<const HeldAs> held) {
   Uses uses;
   for (const Node& node : graph.nodes()) {
     uses.experts |= node.contract->name == "moe_experts";
     uses.key_search |= node.contract->name == "dsa_index";
     uses.dense_mla |= node.contract->name == "mla" && !graph.spec(node).has("chosen");
   }
-  if (f32) return uses;
-  each_weight(graph, [&](std::size_t weight, const Node& node, std::string_view slot) {
+  each_weight(graph, [&](std::size_t weight, const Node& node, std::string_view) {
     const bool experts = node.contract->name == "moe_experts";
-    const HeldAs held = held_form(graph, node, slot, stored(weight), settings);
-    uses.weights_as_asked |= held == settings.weights;
-    uses.experts_as_asked |= experts && held == settings.experts;
-    uses.wide_bytes |= !experts && held == HeldAs::kInt8;
+    uses.weights_as_asked |= held[weight] == settings.weights;
+    uses.experts_as_asked |= experts && held[weight] == settings.experts;
+    uses.wide_bytes |= !experts && held[weight] == HeldAs::kInt8;
   });
   return uses;
 }
 
 }  // namespace
 
-Status check_effect(const Graph& graph, const RunSettings& settings, bool f32,
-                    const std::function<HeldAs(std::size_t weight)>& stored) {
+Status check_effect(const Graph& graph, const RunSettings& settings, std::span<const HeldAs> held) {
   const RunSettings defaults;
-  const Uses uses = uses_of(graph, settings, f32, stored);
+  const Uses uses = uses_of(graph, settings, held);
   const auto inert = [](const std::string& flag, const std::string& why) {
     return Error{flag + " has no effect: " + why};
   };

@@ -1,7 +1,7 @@
 // Settings that a run was given and that would change nothing.
 #pragma once
 
-#include <functional>
+#include <span>
 
 #include "base/result.h"
 #include "graph/graph.h"
@@ -9,9 +9,8 @@
 
 namespace firstlight {
 
-/// An error that names a setting which differs from its default and has no effect on this model. `stored`:
-/// the form in which the checkpoint has a weight, by its index.
-Status check_effect(const Graph& graph, const RunSettings& settings, bool f32,
-                    const std::function<HeldAs(std::size_t weight)>& stored);
+/// An error that names a setting which differs from its default and has no effect on this model. `held`: what
+/// each weight of the graph is held as; in f32 runs kStored.
+Status check_effect(const Graph& graph, const RunSettings& settings, std::span<const HeldAs> held);
 
 }  // namespace firstlight

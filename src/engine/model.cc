@@ -54,12 +54,7 @@ class LoadProgress {
   }
   /// All that the node has read: weights that a kernel keeps reading from the file are never released.
   void take(const Graph& graph, const Node& node) {
-    for (const auto& slot : node.inputs) {
-      for (const ValueId v : slot) {
-        const std::int32_t w = graph.values()[static_cast<std::size_t>(v)].weight;
-        if (w >= 0) take(static_cast<std::size_t>(w));
-      }
-    }
+    each_weight(graph, node, [&](std::size_t weight, std::string_view) { take(weight); });
   }
   /// The load is over; what `show` refers to may go.
   void end() { show_ = {}; }
@@ -205,7 +200,7 @@ Status Model::build(const std::function<void(const Node&)>& packed, const std::o
   }
   const LoadOptions& o = options_;
   const Graph& g = graph_;
-  FL_TRY(check_effect(g, o.settings, o.f32, [&](std::size_t w) { return sources_[w]->stored_form(); }));
+  FL_TRY(check_effect(g, o.settings, held_));
   FL_TRY(choose_context(resident));
 
   pool_ = std::make_unique<ThreadPool>(o.threads);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "engine/held_form.h"
 #include "ops/dsa_index/op.h"
 #include "ops/mla/op.h"
 
@@ -24,16 +25,11 @@ double held_over_bf16(const Graph& graph, const Node& node, const Kernel& kernel
 
 /// What the node's matrices are held as.
 HeldAs held_by(const Model& model, const Node& node) {
-  const Graph& graph = model.graph();
-  for (const auto& slot : node.inputs) {
-    for (const ValueId v : slot) {
-      const std::int32_t weight = graph.values()[static_cast<std::size_t>(v)].weight;
-      if (weight < 0) continue;
-      const HeldAs held = model.held(static_cast<std::size_t>(weight));
-      if (held != HeldAs::kStored) return held;
-    }
-  }
-  return HeldAs::kStored;
+  HeldAs held = HeldAs::kStored;
+  each_weight(model.graph(), node, [&](std::size_t weight, std::string_view) {
+    if (held == HeldAs::kStored) held = model.held(weight);
+  });
+  return held;
 }
 
 Arith arith_of(const Model& model, const Node& node, const NodeSpec& spec) {

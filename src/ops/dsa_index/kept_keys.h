@@ -5,48 +5,42 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "ops/dsa_index/kernels.h"
 
 namespace firstlight {
 
-/// The largest t that at least k elements reach, counted by `count(t)`: elements >= t. With `slack` any t
-/// that at least k and at most k + slack reach will do. It is known to lie in [low, high]; `low` is the
-/// answer when fewer than k reach anything.
-template <class Count>
-std::int32_t best_limit(std::int64_t k, std::int64_t slack, const Count& count, std::int64_t low = INT32_MIN,
-                        std::int64_t high = INT32_MAX) {
+/// Numbers low < high with k elements, counted by `count(t)`: elements >= t, at `low` and fewer at `high`:
+/// neighbours, or what was found when enough(n), n elements, was true. The answer lies in [low, high].
+template <class Count, class Enough>
+std::pair<std::int64_t, std::int64_t> bracket(std::int64_t k, const Count& count, const Enough& enough,
+                                              std::int64_t low, std::int64_t high) {
   ++high;  // from here on: k reach `low`, and not `high`
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;
     const std::int64_t n = count(static_cast<std::int32_t>(middle));
-    if (n < k) {
-      high = middle;
-    } else {
-      low = middle;
-      if (n <= k + slack) break;
-    }
+    (n < k ? high : low) = middle;
+    if (enough(n)) break;
   }
-  return static_cast<std::int32_t>(low);
+  return {low, high};
 }
 
-/// The same from above: a t that at most k elements are larger than, and at least k - slack. Never below the
-/// answer of best_limit for k.
+/// The largest t that at least k elements reach. With `slack` any t that at least k and at most k + slack
+/// reach will do. It is known to lie in [low, high]; `low` is the answer when fewer than k reach anything.
 template <class Count>
-std::int32_t limit_above(std::int64_t k, std::int64_t slack, const Count& count, std::int64_t low,
-                         std::int64_t high = INT32_MAX) {
-  ++high;
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    const std::int64_t n = count(static_cast<std::int32_t>(middle));
-    if (n < k) {
-      high = middle;
-      if (n >= k - slack) break;
-    } else {
-      low = middle;
-    }
-  }
-  return static_cast<std::int32_t>(high - 1);
+std::int32_t best_limit(std::int64_t k, std::int64_t slack, const Count& count, std::int64_t low = INT32_MIN,
+                        std::int64_t high = INT32_MAX) {
+  const auto enough = [&](std::int64_t n) { return n >= k && n <= k + slack; };
+  return static_cast<std::int32_t>(bracket(k, count, enough, low, high).first);
+}
+
+/// The same from above: a t that fewer than k elements, and at least k - slack, are larger than. Never below
+/// the answer of best_limit for k.
+template <class Count>
+std::int32_t limit_above(std::int64_t k, std::int64_t slack, const Count& count, std::int64_t low) {
+  const auto enough = [&](std::int64_t n) { return n < k && n >= k - slack; };
+  return static_cast<std::int32_t>(bracket(k, count, enough, low, INT32_MAX).second - 1);
 }
 
 /// Keys in ascending position, each with lower <= score <= upper; equal bounds are the score itself.
