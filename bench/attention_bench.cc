@@ -72,7 +72,7 @@ class AttentionBench {
     for (int r = 0; r < options_.rounds; ++r) {
       peak = std::max(peak, measure_peak(pool_, options_.f32 ? f32_chains(isa_) : bf16_chains(isa_)));
       read = std::max(read,
-                      measure_read(pool_, isa_, reinterpret_cast<const std::byte*>(session_.page(0)), bytes));
+                      measure_read(pool_, reinterpret_cast<const std::byte*>(session_.page(0)), bytes));
       decode.push_back(seconds(1, kContext - 1));
       first.push_back(seconds(kPrompt, 0));
       later.push_back(seconds(kPrompt, 8192));

@@ -107,7 +107,7 @@ class Bench {
       f32_peak_.push_back(f32);
       bf16_peak_.push_back(bf16);
       int8_peak_.push_back(int8);
-      read_rate_.push_back(measure_read(pool_, isa_, read_.data, kReadBytes));
+      read_rate_.push_back(measure_read(pool_, read_.data, kReadBytes));
       for (Line& line : lines_) {
         if (line.m == 1) {
           sample_gemv(line);
@@ -225,7 +225,7 @@ class Bench {
     double read = 0;
     for (const PackedMatrix& w : line.weights->copies) gemv += seconds(w, line);
     for (const PackedMatrix& w : line.weights->copies) {
-      read += static_cast<double>(w.bytes()) / measure_read(pool_, isa_, w.panel(0), w.bytes());
+      read += static_cast<double>(w.bytes()) / measure_read(pool_, w.panel(0), w.bytes());
     }
     line.rates.push_back(static_cast<double>(line.weights->copies.size()) / gemv);
     line.shares.push_back(read / gemv);

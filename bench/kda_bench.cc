@@ -48,7 +48,7 @@ class KdaBench {
     std::vector<double> peak, read, prefill, cold, hot;
     for (int r = 0; r < rounds; ++r) {
       peak.push_back(measure_peak(pool_, f32_chains(isa_)));
-      read.push_back(measure_read(pool_, isa_, reinterpret_cast<const std::byte*>(states_->data()), kStates));
+      read.push_back(measure_read(pool_, reinterpret_cast<const std::byte*>(states_->data()), kStates));
       prefill.push_back(seconds(0, kPrompt, 64));
       double all = 0;
       for (std::int64_t i = 0; i < 16; ++i) {

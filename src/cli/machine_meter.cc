@@ -47,7 +47,7 @@ double MachineMeter::read_part() {
   return seconds(model_->pool(), [&](int thread) {
     constexpr std::int64_t kUnit = 4096;
     const Range share = static_range(kPart / kUnit, thread, threads);
-    bench::read_all(model_->isa(), part + share.begin * kUnit, (share.end - share.begin) * kUnit);
+    bench::read_all(part + share.begin * kUnit, (share.end - share.begin) * kUnit);
   });
 }
 

@@ -195,30 +195,15 @@ inline double measure_peak(ThreadPool& pool, Chains chains) {
   return chains.operations * static_cast<double>(kSteps) * pool.threads() / seconds;
 }
 
-__attribute__((target("avx512f"), noinline)) inline void read_avx512(const std::byte* p, std::int64_t bytes) {
-  __m512i a = _mm512_setzero_si512();
-  __m512i b = a;
-  __m512i c = a;
-  __m512i d = a;
-  for (std::int64_t i = 0; i < bytes; i += 256) {
-    for (int j = 0; j < 256; j += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(p + i + j + 2048), _MM_HINT_T0);
-    a = _mm512_or_si512(a, _mm512_load_si512(p + i));
-    b = _mm512_or_si512(b, _mm512_load_si512(p + i + 64));
-    c = _mm512_or_si512(c, _mm512_load_si512(p + i + 128));
-    d = _mm512_or_si512(d, _mm512_load_si512(p + i + 192));
-  }
-  __asm__ volatile("" : : "v"(a), "v"(b), "v"(c), "v"(d));
-}
-
-__attribute__((noinline)) inline void read_sse(const std::byte* p, std::int64_t bytes) {
+/// Reads 64-byte aligned memory, a multiple of 64 bytes, in order. Of wide and narrow loads, with and without
+/// asking ahead, narrow ones that leave it to the hardware were the fastest on Zen 4 (by up to 15 %).
+__attribute__((noinline)) inline void read_all(const std::byte* p, std::int64_t bytes) {
   const auto* v = reinterpret_cast<const __m128i*>(p);
   __m128i a = _mm_setzero_si128();
   __m128i b = a;
   __m128i c = a;
   __m128i d = a;
   for (std::int64_t i = 0; i < bytes / 16; i += 4) {
-    _mm_prefetch(reinterpret_cast<const char*>(v + i + 128), _MM_HINT_T0);
     a = _mm_or_si128(a, _mm_load_si128(v + i));
     b = _mm_or_si128(b, _mm_load_si128(v + i + 1));
     c = _mm_or_si128(c, _mm_load_si128(v + i + 2));
@@ -227,21 +212,12 @@ __attribute__((noinline)) inline void read_sse(const std::byte* p, std::int64_t 
   __asm__ volatile("" : : "x"(a), "x"(b), "x"(c), "x"(d));
 }
 
-/// Reads 64-byte aligned memory, a multiple of 256 bytes, in order.
-inline void read_all(Isa isa, const std::byte* p, std::int64_t bytes) {
-  if (isa == Isa::kAvx512) {
-    read_avx512(p, bytes);
-  } else {
-    read_sse(p, bytes);
-  }
-}
-
 /// Bytes per second of all threads together; each reads a contiguous share.
-inline double measure_read(ThreadPool& pool, Isa isa, const std::byte* p, std::int64_t bytes) {
+inline double measure_read(ThreadPool& pool, const std::byte* p, std::int64_t bytes) {
   constexpr std::int64_t kUnit = 4096;
   const double seconds = slowest_seconds(pool, [&](int t) {
     const Range share = static_range(bytes / kUnit, t, pool.threads());
-    read_all(isa, p + share.begin * kUnit, (share.end - share.begin) * kUnit);
+    read_all(p + share.begin * kUnit, (share.end - share.begin) * kUnit);
   });
   const std::int64_t read = bytes / kUnit * kUnit;
   return static_cast<double>(read) / seconds;
