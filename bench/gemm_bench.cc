@@ -2,7 +2,7 @@
 //
 //   gemm_bench [--threads N] [--rounds N] [--max-m M] [--json FILE] [--check]
 //
-// Weights rotate over copies of at least 96 MiB, so small M meets cold weights as a decode step does.
+// Weights rotate over copies of at least 128 MiB, so small M meets cold weights as a decode step does.
 // --check fails when a ratio is below its gate, unless the load average is above the number of cores.
 #include <sys/mman.h>
 
@@ -19,7 +19,7 @@
 namespace firstlight::bench {
 namespace {
 
-constexpr std::int64_t kRotated = std::int64_t{96} << 20;
+constexpr std::int64_t kRotated = std::int64_t{128} << 20;
 constexpr std::int64_t kReadBytes = std::int64_t{512} << 20;
 
 struct Options {
@@ -101,19 +101,15 @@ class Bench {
 
   void run() {
     for (int round = 0; round < options_.rounds; ++round) {
-      const double f32 = measure_peak(pool_, f32_chains(isa_));
-      const double bf16 = measure_peak(pool_, bf16_chains(isa_));
-      const double int8 = measure_peak(pool_, int8_chains(isa_));
-      f32_peak_.push_back(f32);
-      bf16_peak_.push_back(bf16);
-      int8_peak_.push_back(int8);
+      f32_peak_.push_back(measure_peak(pool_, f32_chains(isa_)));
+      bf16_peak_.push_back(measure_peak(pool_, bf16_chains(isa_)));
+      int8_peak_.push_back(measure_peak(pool_, int8_chains(isa_)));
       read_rate_.push_back(measure_read(pool_, read_.data, kReadBytes));
       for (Line& line : lines_) {
         if (line.m == 1) {
           sample_gemv(line);
         } else {
-          const Packing packing = line.weights->packing;
-          sample_gemm(line, packing == Packing::kF32 ? f32 : packing == Packing::kBF16 ? bf16 : int8);
+          sample_gemm(line);
         }
       }
     }
@@ -208,26 +204,40 @@ class Bench {
            });
   }
 
-  void sample_gemm(Line& line, double peak) {
-    // Small problems are timed over a few copies; the clock costs well below a percent then.
-    const std::int64_t repeats = std::max<std::int64_t>(1, 64 / line.m);
-    double total = 0;
-    for (std::int64_t i = 0; i < repeats; ++i) total += seconds(line.weights->rotate(), line);
-    const double rate = static_cast<double>(repeats) / total;
-    line.rates.push_back(rate);
-    line.shares.push_back(rate * 2.0 * static_cast<double>(line.m * line.weights->n * line.weights->k) /
-                          peak);
+  [[nodiscard]] double peak_for(Packing packing) {
+    return measure_peak(pool_, packing == Packing::kF32    ? f32_chains(isa_)
+                               : packing == Packing::kBF16 ? bf16_chains(isa_)
+                                                           : int8_chains(isa_));
   }
 
-  /// All copies once, then a pure read of all copies once, in the same order.
+  /// Each product against the peak just before and after it: neighbours of the machine come and go.
+  void sample_gemm(Line& line) {
+    const std::int64_t repeats = std::max<std::int64_t>(1, 256 / line.m);
+    const double work = 2.0 * static_cast<double>(line.m * line.weights->n * line.weights->k);
+    double total = 0;
+    double at_peak = 0;
+    double before = peak_for(line.weights->packing);
+    for (std::int64_t i = 0; i < repeats; ++i) {
+      total += seconds(line.weights->rotate(), line);
+      const double after = peak_for(line.weights->packing);
+      at_peak += 2 * work / (before + after);
+      before = after;
+    }
+    line.rates.push_back(static_cast<double>(repeats) / total);
+    line.shares.push_back(at_peak / total);
+  }
+
+  /// All copies once, in turns with a pure read of the copy that was met longest ago.
   void sample_gemv(Line& line) {
+    const std::vector<PackedMatrix>& copies = line.weights->copies;
     double gemv = 0;
     double read = 0;
-    for (const PackedMatrix& w : line.weights->copies) gemv += seconds(w, line);
-    for (const PackedMatrix& w : line.weights->copies) {
-      read += static_cast<double>(w.bytes()) / measure_read(pool_, w.panel(0), w.bytes());
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      gemv += seconds(copies[i], line);
+      const PackedMatrix& far = copies[(i + copies.size() / 2) % copies.size()];
+      read += static_cast<double>(far.bytes()) / measure_read(pool_, far.panel(0), far.bytes());
     }
-    line.rates.push_back(static_cast<double>(line.weights->copies.size()) / gemv);
+    line.rates.push_back(static_cast<double>(copies.size()) / gemv);
     line.shares.push_back(read / gemv);
   }
 
