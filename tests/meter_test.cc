@@ -160,6 +160,44 @@ TEST_F(MeterTest, CostsAddUpOverStreamsAndCountWhatIsHeld) {
   }
 }
 
+TEST(StepCost, CountsWhatTheRunHoldsAndReads) {
+  const auto load = [](bool f32, bool expanded) {
+    auto traced = trace_model(bundled_goldens() / "kimi_linear_b", models_folder());
+    check(traced.ok(), "traced");
+    LoadOptions options;
+    options.f32 = f32;
+    options.threads = 1;
+    options.max_context = traced->max_context;
+    options.context = 128;
+    options.settings.expanded_prefill = expanded;
+    auto model = Model::load_dummy(std::move(traced->graph), std::move(options));
+    check(model.ok(), "loaded");
+    return std::move(*model);
+  };
+  const std::unique_ptr<Model> plain = load(false, false);
+  const std::unique_ptr<Model> wide = load(true, false);
+  const std::unique_ptr<Model> both_forms = load(false, true);
+  const auto costs = [](const Model& model, bool prompt) {
+    return step_costs(model, 1, 1, 100, prompt, true);
+  };
+  const auto generated = costs(*plain, false);
+  const auto in_f32 = costs(*wide, false);
+  const auto absorbed = costs(*both_forms, false);
+  const auto expanded = costs(*both_forms, true);
+  for (std::size_t n = 0; n < generated.size(); ++n) {
+    const std::string_view op = plain->graph().nodes()[n].contract->name;
+    // The state of kda is f32 in every mode.
+    const double factor = op == "mla" || op == "short_conv" ? 2 : 1;
+    EXPECT_DOUBLE_EQ(in_f32[n].cost.cache_bytes, factor * generated[n].cost.cache_bytes) << op;
+    // kv_b is held for both forms, and a step reads that of one.
+    EXPECT_DOUBLE_EQ(absorbed[n].cost.weight_bytes, generated[n].cost.weight_bytes) << op;
+    if (op != "mla") continue;
+    EXPECT_GT(generated[n].cost.cache_bytes, 0);
+    EXPECT_LT(expanded[n].cost.weight_bytes,
+              static_cast<double>(both_forms->program().kernel(n).weight_bytes()));
+  }
+}
+
 TEST(StepCost, KindsOfNodes) {
   Node node;
   node.contract = *find_contract("add");

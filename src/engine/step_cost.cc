@@ -10,8 +10,9 @@
 namespace firstlight {
 namespace {
 
-/// Bytes of the node's packed weights over those of bf16. 1 where the kernel holds no matrices.
-double held_over_bf16(const Graph& graph, const Node& node, const Kernel& kernel) {
+/// Bytes of the node's packed weights that a step reads, over those of bf16. 1 where the kernel holds no
+/// matrices.
+double read_over_bf16(const Graph& graph, const Node& node, const Kernel& kernel, bool prompt) {
   std::int64_t elements = 0;
   for (const auto& slot : node.inputs) {
     for (const ValueId v : slot) {
@@ -19,8 +20,8 @@ double held_over_bf16(const Graph& graph, const Node& node, const Kernel& kernel
       if (value.weight >= 0 && value.type.shape.size() == 2) elements += value.type.width();
     }
   }
-  const std::int64_t held = kernel.weight_bytes();
-  return elements == 0 || held == 0 ? 1 : static_cast<double>(held) / (2.0 * static_cast<double>(elements));
+  const std::int64_t read = kernel.read_bytes(!prompt);
+  return elements == 0 || read == 0 ? 1 : static_cast<double>(read) / (2.0 * static_cast<double>(elements));
 }
 
 /// What the node's matrices are held as.
@@ -52,6 +53,7 @@ Cost cost_of(const Model& model, const Node& node, const NodeSpec& spec, const S
              bool prompt) {
   const RunSettings& settings = model.options().settings;
   const std::string_view op = node.contract->name;
+  if (op == "dsa_index" && settings.key_search == KeySearch::kFull) return dsa_full_cost(spec, shape);
   if (op == "dsa_index" && settings.key_search == KeySearch::kTwoStage &&
       shape.context >= settings.min_context) {
     return dsa_two_stage_cost(spec, shape, settings.candidates);
@@ -80,18 +82,19 @@ std::vector<NodeCost> step_costs(const Model& model, std::int64_t streams, std::
     const Node& node = graph.nodes()[n];
     const NodeSpec spec = graph.spec(node);
     // Contracts count one sequence: rows and caches add up over the streams, weights are read once.
-    const Cost one =
-        cost_of(model, node, spec, {.tokens = rows, .sampled = sampled ? 1 : 0, .context = context}, prompt);
-    const Cost all =
-        cost_of(model, node, spec,
-                {.tokens = streams * rows, .sampled = sampled ? streams : 0, .context = context}, prompt);
+    StepShape shape{
+        .tokens = rows, .sampled = sampled ? 1 : 0, .context = context, .f32 = model.options().f32};
+    const Cost one = cost_of(model, node, spec, shape, prompt);
+    shape.tokens *= streams;
+    shape.sampled *= streams;
+    const Cost all = cost_of(model, node, spec, shape, prompt);
     const auto count = static_cast<double>(streams);
     double weights = all.weight_bytes;
     if (node.contract->name == "moe_experts" && n < distinct_experts.size() && distinct_experts[n] > 0) {
       const Cost token = node.contract->cost(spec, {.tokens = 1});
       weights = token.weight_bytes / static_cast<double>(spec.input("experts").width()) * distinct_experts[n];
     }
-    weights *= held_over_bf16(graph, node, model.program().kernel(n));
+    weights *= read_over_bf16(graph, node, model.program().kernel(n), prompt);
     costs.push_back({.cost = {.flops = count * one.flops,
                               .weight_bytes = weights,
                               .cache_bytes = count * one.cache_bytes},

@@ -1,5 +1,5 @@
 // What a step has to do at least, node by node: from the operators' contracts and the bytes that the kernels
-// really hold.
+// really hold and the step reads of them.
 #pragma once
 
 #include <cstdint>

@@ -118,7 +118,12 @@ struct StepShape {
   std::int64_t tokens = 1;   // T
   std::int64_t sampled = 1;  // R
   std::int64_t context = 0;  // tokens before these, per sequence
+  bool f32 = false;          // the run's mode, as of storage_dtype()
 
+  /// Bytes of an element of CacheSpec::Storage::kCompute.
+  [[nodiscard]] double cached_element() const {
+    return static_cast<double>(dtype_size(storage_dtype(CacheSpec::Storage::kCompute, f32)));
+  }
   [[nodiscard]] std::int64_t rows(Rows kind) const { return kind == Rows::kSampled ? sampled : tokens; }
 };
 

@@ -154,6 +154,8 @@ class Kernel {
   [[nodiscard]] virtual std::int64_t scratch_bytes() const { return 0; }
   /// Bytes of packed weights held.
   [[nodiscard]] virtual std::int64_t weight_bytes() const { return 0; }
+  /// Those of them that a step of rows which the model `generated`, or of a prompt's rows, reads.
+  [[nodiscard]] virtual std::int64_t read_bytes(bool /*generated*/) const { return weight_bytes(); }
   [[nodiscard]] virtual std::vector<StateValue> state_values() const { return {}; }
   /// Writes state_values()[i] of the sequence whose state block is given, as f32, after `position` tokens.
   virtual void export_state(std::size_t /*i*/, const std::uint8_t* /*state*/, std::int64_t /*position*/,

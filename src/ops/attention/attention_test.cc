@@ -527,6 +527,8 @@ TEST(Attention, CostCountsPairsAndCache) {
   const Cost all = cost({4, 2, 8, 6, 1}, {.tokens = 1, .sampled = 1, .context = 99});
   EXPECT_EQ(all.flops, 2 * 4 * (8 + 6) * 100);
   EXPECT_EQ(all.cache_bytes, 2 * 2 * (8 + 6) * 100);
+  const Cost in_f32 = cost({4, 2, 8, 6, 1}, {.tokens = 1, .sampled = 1, .context = 99, .f32 = true});
+  EXPECT_EQ(in_f32.cache_bytes, 2 * all.cache_bytes);
   const Cost window = cost({4, 2, 8, 6, 1, 10}, {.tokens = 1, .sampled = 1, .context = 99});
   EXPECT_EQ(window.flops, 2 * 4 * (8 + 6) * 10);
   EXPECT_EQ(window.cache_bytes, 2 * 2 * (8 + 6) * 10);

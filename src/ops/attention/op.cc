@@ -89,9 +89,10 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
   double read = static_cast<double>(step.context) + static_cast<double>(step.tokens);
   if (s.window > 0)
     read = std::min(read, static_cast<double>(s.window) + static_cast<double>(step.tokens) - 1);
+  const auto row = static_cast<double>(s.kv_heads) * static_cast<double>(s.key + s.value);
   return {.flops = 2 * static_cast<double>(s.heads) * static_cast<double>(s.key + s.value) * seen,
           .weight_bytes = node.has("sinks") ? 4 * static_cast<double>(s.heads) : 0,
-          .cache_bytes = 2 * static_cast<double>(s.kv_heads) * static_cast<double>(s.key + s.value) * read};
+          .cache_bytes = step.cached_element() * row * read};
 }
 
 std::vector<CacheSpec> caches(const NodeSpec& node) {

@@ -684,6 +684,19 @@ TEST(DsaIndex, ContractNamesWhatIsWrong) {
             "dsa_index: `q` has 16 channels, expected 18");
 }
 
+TEST(DsaIndex, CostCountsTheKeysThatTheSearchReads) {
+  const NodeSpec node = make_op({2, 8, 16, 1}, {}).spec();
+  const StepShape step{.tokens = 2, .sampled = 1, .context = 100};
+  StepShape in_f32 = step;
+  in_f32.f32 = true;
+  // Bytes with three bounds of all keys; of the step's own the exact keys too.
+  EXPECT_EQ(dsa_index_contract().cost(node, step).cache_bytes, (8 + 12) * 102 + 2 * 8 * 2);
+  EXPECT_EQ(dsa_index_contract().cost(node, in_f32).cache_bytes, (8 + 12) * 102 + 4 * 8 * 2);
+  EXPECT_EQ(dsa_full_cost(node, step).cache_bytes, 2 * 8 * 102);
+  EXPECT_EQ(dsa_full_cost(node, in_f32).cache_bytes, 4 * 8 * 102);
+  EXPECT_EQ(dsa_full_cost(node, step).flops, dsa_index_contract().cost(node, step).flops);
+}
+
 TEST(DsaIndex, TwoStagesCostTheMeansAndWhatIsSearched) {
   const NodeSpec node = make_op({2, 8, 16, 1}, {}).spec();
   const auto cost = [&](std::int64_t context) {

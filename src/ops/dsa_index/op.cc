@@ -74,10 +74,18 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
   return {.flops = 2 * static_cast<double>(s.heads) * (dim + 1) * pairs,
           .weight_bytes = s.kpool > 1 ? 4 * kpool * dim : 0,
           // Bytes and bounds of all keys are read; these and the keys themselves are written.
-          .cache_bytes = ((dim + 12) * context + (3 * dim + 12) * tokens) / kpool};
+          .cache_bytes = ((dim + 12) * context + (step.cached_element() * dim + dim + 12) * tokens) / kpool};
 }
 
 }  // namespace
+
+Cost dsa_full_cost(const NodeSpec& node, const StepShape& step) {
+  const Sizes s(node);
+  Cost full = cost(node, step);
+  full.cache_bytes = step.cached_element() * static_cast<double>(s.dim) *
+                     static_cast<double>(step.context + step.tokens) / static_cast<double>(s.kpool);
+  return full;
+}
 
 Cost dsa_two_stage_cost(const NodeSpec& node, const StepShape& step, std::int64_t candidates) {
   const Sizes s(node);

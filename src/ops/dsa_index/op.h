@@ -9,6 +9,8 @@
 namespace firstlight {
 
 const OpContract& dsa_index_contract();
+/// Cost of rows that are searched by the exact scores of all keys, of which no bytes are kept.
+Cost dsa_full_cost(const NodeSpec& node, const StepShape& step);
 /// Cost of rows that are searched in two stages (README.md): the means of all pages, then the best
 /// `candidates` tokens' pages and three more.
 Cost dsa_two_stage_cost(const NodeSpec& node, const StepShape& step, std::int64_t candidates);

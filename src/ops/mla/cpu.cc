@@ -66,6 +66,9 @@ class MlaCpu final : public Kernel {
   }
 
   [[nodiscard]] std::int64_t weight_bytes() const override { return weights_.bytes(); }
+  [[nodiscard]] std::int64_t read_bytes(bool generated) const override {
+    return expanded_ && !generated ? weights_.expanded_bytes() : weights_.absorbed_bytes();
+  }
   [[nodiscard]] std::int64_t scratch_bytes() const override {
     const std::int64_t absorbed = Scratch(*this, nullptr).bytes;
     return expanded_ ? std::max(absorbed, expanded_->scratch_bytes() * setup_.threads) : absorbed;

@@ -390,6 +390,23 @@ TEST(Mla, InEightBitsBothFormsMultiplyWithTheRowsOfTheSameBytes) {
   }
 }
 
+TEST(MlaExpanded, AStepReadsTheWeightsOfItsForm) {
+  Random random(19);
+  const Case c{3, 12, 4, 8, 40, 1};
+  for (const HeldAs weights : {HeldAs::kStored, HeldAs::kInt8}) {
+    const TestOp op = make_op(c, make_data(c, random).kv_b);
+    TestSession absorbed(op, {.f32 = false, .run = {.weights = weights}});
+    TestSession both(op, {.f32 = false, .run = {.weights = weights, .expanded_prefill = true}});
+    const std::int64_t one_form = absorbed.kernel().weight_bytes();
+    EXPECT_EQ(absorbed.kernel().read_bytes(/*generated=*/true), one_form);
+    EXPECT_EQ(absorbed.kernel().read_bytes(/*generated=*/false), one_form);
+    EXPECT_GT(both.kernel().weight_bytes(), one_form);
+    EXPECT_EQ(both.kernel().read_bytes(/*generated=*/true), one_form);
+    EXPECT_GT(both.kernel().read_bytes(/*generated=*/false), 0);
+    EXPECT_LT(both.kernel().read_bytes(/*generated=*/false), both.kernel().weight_bytes());
+  }
+}
+
 TEST(MlaExpanded, GeneratedRowsAreAbsorbedWhateverSharesTheirStep) {
   Random random(14);
   const Case c{3, 12, 4, 8, 40, 100};
@@ -561,6 +578,9 @@ TEST(Mla, CostCountsPairsAndCache) {
   const Cost b =
       mla_contract().cost(make_op(sparse, kv_b).spec(), {.tokens = 1, .sampled = 1, .context = 99});
   EXPECT_EQ(b.cache_bytes, 2 * 20 * 10);
+  const StepShape in_f32{.tokens = 1, .sampled = 1, .context = 99, .f32 = true};
+  EXPECT_EQ(mla_contract().cost(make_op(dense, kv_b).spec(), in_f32).cache_bytes, 2 * a.cache_bytes);
+  EXPECT_EQ(mla_expanded_cost(make_op(dense, kv_b).spec(), in_f32).cache_bytes, 2 * e.cache_bytes);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
   return {
       .flops = absorbed * static_cast<double>(step.tokens) + 2 * heads * (row + latent) * pairs(node, step),
       .weight_bytes = absorbed,  // two bytes an element
-      .cache_bytes = 2 * row * read};
+      .cache_bytes = step.cached_element() * row * read};
 }
 
 }  // namespace

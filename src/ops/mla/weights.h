@@ -19,6 +19,9 @@ struct MlaWeights {
   std::vector<float> key_scales;
 
   [[nodiscard]] std::int64_t bytes() const;
+  /// Of what rows in that form are computed with.
+  [[nodiscard]] std::int64_t absorbed_bytes() const { return bytes() - up_k.bytes(); }
+  [[nodiscard]] std::int64_t expanded_bytes() const { return up_k.bytes() + up_v.bytes(); }
 };
 
 /// Packs a weight in 8 bits (`bytes`), or as bf16 or f32; releases it.

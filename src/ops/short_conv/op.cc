@@ -33,7 +33,8 @@ Cost cost(const NodeSpec& node, const StepShape& step) {
   const auto weights = static_cast<double>(node.input("weight").width());
   return {.flops = 2 * weights * static_cast<double>(step.tokens),
           .weight_bytes = 4 * weights,
-          .cache_bytes = 4 * static_cast<double>(history_elements(node))};  // read and written, 2 bytes each
+          // Read and written.
+          .cache_bytes = 2 * step.cached_element() * static_cast<double>(history_elements(node))};
 }
 
 std::vector<CacheSpec> caches(const NodeSpec& node) {

@@ -89,6 +89,12 @@ TEST(ShortConv, BeforeTheFirstTokenTheHistoryIsZero) {
   EXPECT_EQ(session.exported(session.add({Words(5)})), Words(15, 0.0F));
 }
 
+TEST(ShortConv, CostCountsTheHistoryReadAndWritten) {
+  const TestOp op = make_op(5, 4, Words(20, 1.0F));
+  EXPECT_EQ(short_conv_contract().cost(op.spec(), {.tokens = 7}).cache_bytes, 2 * 2 * 15);
+  EXPECT_EQ(short_conv_contract().cost(op.spec(), {.tokens = 7, .f32 = true}).cache_bytes, 2 * 4 * 15);
+}
+
 TEST(ShortConv, NamesWhatIsWrong) {
   EXPECT_EQ(make_op(8, 9, Words(72)).infer().error().message,
             "short_conv: the weight has 9 taps a channel, 2 to 8 are supported");
