@@ -7,6 +7,7 @@
 // vdpbf16ps with AVX-512, else FMA). Prefill: 512 rows behind 0 and behind 8192 positions, as a share of that
 // peak; pairs above the diagonal are not counted. Best of all rounds: CPU time of one thread, wall clock of
 // several.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -71,8 +72,7 @@ class AttentionBench {
     std::vector<double> decode, first, later;
     for (int r = 0; r < options_.rounds; ++r) {
       peak = std::max(peak, measure_peak(pool_, options_.f32 ? f32_chains(isa_) : bf16_chains(isa_)));
-      read = std::max(read,
-                      measure_read(pool_, reinterpret_cast<const std::byte*>(session_.page(0)), bytes));
+      read = std::max(read, measure_read(pool_, reinterpret_cast<const std::byte*>(session_.page(0)), bytes));
       decode.push_back(seconds(1, kContext - 1));
       first.push_back(seconds(kPrompt, 0));
       later.push_back(seconds(kPrompt, 8192));
@@ -182,13 +182,23 @@ int main_with(int argc, char** argv) {
                           : isa.error().message.c_str());
     return 2;
   }
+  constexpr std::pair<int, int> kHeads[] = {{8, 8}, {32, 8}, {8, 1}, {64, 8}, {16, 1}};
+  const auto asked = [&](const std::pair<int, int>& heads) {
+    return options.only == 0 || options.only == heads.first / heads.second;
+  };
+  if (std::ranges::none_of(kHeads, asked)) {
+    std::fprintf(stderr, "attention_bench: --only %lld: no such group; there are\n",
+                 static_cast<long long>(options.only));
+    for (const auto& [heads, kv_heads] : kHeads) {
+      std::fprintf(stderr, "  %d (%d heads on %d)\n", heads / kv_heads, heads, kv_heads);
+    }
+    return 2;
+  }
   std::printf("%s, %s cache, %d threads, load average %.2f%s\n", std::string(isa_name(*isa)).c_str(),
               options.f32 ? "f32" : "bf16", options.threads, load_average(),
               machine_is_busy() ? ": BUSY, trust the ratios only" : "");
-  for (const auto& [heads, kv_heads] : {std::pair{8, 8}, {32, 8}, {8, 1}, {64, 8}, {16, 1}}) {
-    if (options.only == 0 || options.only == heads / kv_heads) {
-      AttentionBench(*isa, options, heads, kv_heads).run();
-    }
+  for (const auto& heads : kHeads) {
+    if (asked(heads)) AttentionBench(*isa, options, heads.first, heads.second).run();
   }
   return 0;
 }

@@ -7,10 +7,12 @@
 // Prefill: 32 rows at the end of the context; decode: one row, two-stage with its default candidates, from
 // any context on. "of peak" counts 2 * heads * channels operations for each visible key, whatever the search
 // leaves out.
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "device/cpu/roofline.h"
 #include "ops/dsa_index/kernels.h"
@@ -201,17 +203,33 @@ void print_loops(Isa isa, int rounds, double bytes, double pairs) {
       100 * kOperations / scan / bytes, 100 * kOperations / score / pairs);
 }
 
+constexpr std::int64_t kContexts[] = {8192, 32768, 131072};
+constexpr std::pair<KeySearch, const char*> kSearches[] = {
+    {KeySearch::kFull, "full"}, {KeySearch::kCertified, "certified"}, {KeySearch::kTwoStage, "two-stage"}};
+
 int main_with(int argc, char** argv) {
   int rounds = 7;
   std::int64_t only = 0;
   std::string_view only_search;
+  bool good = argc % 2 == 1;
   for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string_view(argv[i]) == "--rounds") rounds = std::atoi(argv[i + 1]);
-    if (std::string_view(argv[i]) == "--search") only_search = argv[i + 1];
-    if (std::string_view(argv[i]) == "--context") only = std::atoi(argv[i + 1]);
+    const std::string_view flag = argv[i];
+    if (flag == "--rounds") {
+      rounds = std::atoi(argv[i + 1]);
+    } else if (flag == "--search") {
+      only_search = argv[i + 1];
+      good &= std::ranges::any_of(kSearches, [&](const auto& s) { return only_search == s.second; });
+    } else if (flag == "--context") {
+      only = std::atoi(argv[i + 1]);
+      good &= std::ranges::find(kContexts, only) != std::end(kContexts);
+    } else {
+      good = false;
+    }
   }
-  if (argc % 2 == 0 || rounds < 1) {
-    std::fprintf(stderr, "usage: dsa_index_bench [--rounds N] [--context N] [--search NAME]\n");
+  if (!good || rounds < 1) {
+    std::fprintf(stderr,
+                 "usage: dsa_index_bench [--rounds N] [--context 8192|32768|131072] [--search "
+                 "full|certified|two-stage]\n");
     return 2;
   }
   const Result<Isa> isa = choose_isa();
@@ -232,11 +250,9 @@ int main_with(int argc, char** argv) {
   print_loops(*isa, rounds, bytes, pairs);
   std::printf("keys       context  search      prefill ms/row  of peak   decode ms  of peak\n");
   for (const bool clustered : {false, true}) {
-    for (const std::int64_t context : {8192, 32768, 131072}) {
+    for (const std::int64_t context : kContexts) {
       if (only != 0 && only != context) continue;
-      for (const auto& [search, name] : {std::pair{KeySearch::kFull, "full"},
-                                         {KeySearch::kCertified, "certified"},
-                                         {KeySearch::kTwoStage, "two-stage"}}) {
+      for (const auto& [search, name] : kSearches) {
         if (!only_search.empty() && only_search != name) continue;
         IndexBench bench(*isa, search, clustered, context);
         const double prefill = bench.row_seconds(kPrompt, rounds);

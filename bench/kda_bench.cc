@@ -110,7 +110,7 @@ class KdaBench {
 
 int main_with(int argc, char** argv) {
   int rounds = 15;
-  if (argc == 3 && std::string_view(argv[1]) == "--rounds") rounds = std::atoi(argv[2]);
+  if (argc == 3) rounds = std::string_view(argv[1]) == "--rounds" ? std::atoi(argv[2]) : 0;
   if ((argc != 1 && argc != 3) || rounds < 1) {
     std::fprintf(stderr, "usage: kda_bench [--rounds N]\n");
     return 2;
