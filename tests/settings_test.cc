@@ -53,6 +53,7 @@ TEST(Settings, ThoseWithoutEffectAreNamed) {
       load_error("deepseek_v32_b", {.key_search = KeySearch::kTwoStage, .candidates = 64, .min_context = 64}),
       "");
   EXPECT_TRUE(contains(load_error("mixtral", {.wide_activations = false}, true), "--activations 8"));
+  EXPECT_TRUE(contains(load_error("mixtral", {.weights = int8, .experts = int8}, true), "--dtype f32"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // firstlight bench: how fast a model reads prompts and generates, against what the machine can do.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -86,16 +87,29 @@ Status measure_all(const Flags& flags, Model& model, MachineMeter& machine, Benc
   return {};
 }
 
-Status run(const Flags& flags) {
+/// What is wrong with the flags by themselves, whatever the checkpoint is.
+Status check_flags(const Flags& flags) {
+  FL_TRY(check_model_flags(flags.model));
   if (flags.model.context > 0 && flags.model.context < needed_context(flags)) {
     return Error{"--ctx " + std::to_string(flags.model.context) + " is less than the " +
                  std::to_string(needed_context(flags)) + " tokens that the longest measurement takes"};
   }
+  return {};
+}
+
+/// Whether the file can be written. What is there stays, and nothing is left where nothing is.
+Status check_writable(const std::string& path) {
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) return Error{path + ": cannot be written"};
+  // The file itself, where the path is a link to one that was not there.
+  if (!there) std::filesystem::remove(std::filesystem::canonical(path, ignored), ignored);
+  return {};
+}
+
+Status run(const Flags& flags) {
   const bool to_file = !flags.json.empty() && flags.json != "-";
-  // Before an hour of measuring, not after it; what is there stays until there is something better.
-  if (to_file && !std::ofstream(flags.json, std::ios::binary | std::ios::app)) {
-    return Error{flags.json + ": cannot be written"};
-  }
+  if (to_file) FL_TRY(check_writable(flags.json));  // before an hour of measuring, not after it
   auto opened = open_checkpoint(flags.model);
   FL_ASSIGN(TracedModel traced,
             trace_model(flags.model.folder, models_folder(), stored_bytes(flags.model, opened)));
@@ -132,24 +146,24 @@ Command add_bench(CLI::App& parent) {
       "bench", "Measure prompts and generation on random tokens, beside what the machine can do");
   auto flags = std::make_shared<Flags>();
   add_model_flags(*app, flags->model);
+  const auto add_list = [&](const char* name, std::vector<std::int64_t>& list, const CLI::Validator& entry,
+                            const char* help) {
+    const auto take = [&list](const std::string& text) {
+      list.clear();
+      for (const std::string& one : list_entries(text)) list.push_back(std::stoll(one));
+    };
+    return app->add_option_function<std::string>(name, take, help)->check(list_of(entry))->type_name("N,…");
+  };
   const CLI::Option* const prompt =
-      app->add_option("--prompt", flags->prompts, "Lengths of prompts (default: 512)")
-          ->delimiter(',')
-          ->check(count(1 << 24))
-          ->type_name("N,…");
+      add_list("--prompt", flags->prompts, count(1 << 24), "Lengths of prompts (default: 512)");
   const CLI::Option* const decode =
       app->add_option("--decode", flags->decode, "Tokens to generate (default: 64)")
           ->check(count(1 << 24))
           ->type_name("N");
-  app->add_option("--depth", flags->depths, "Tokens in the context before either (default: 0)")
-      ->delimiter(',')
-      ->check(count(std::int64_t{1} << 32, 0))
-      ->type_name("N,…");
+  add_list("--depth", flags->depths, count(std::int64_t{1} << 32, 0),
+           "Tokens in the context before either (default: 0)");
   const CLI::Option* const streams =
-      app->add_option("--streams", flags->streams, "Sequences that generate together (default: 1)")
-          ->delimiter(',')
-          ->check(count(1024))
-          ->type_name("N,…");
+      add_list("--streams", flags->streams, count(1024), "Sequences that generate together (default: 1)");
   app->add_option("--only", flags->only, "Measure one of the two: prefill or decode")
       ->check(one_of({"prefill", "decode"}))
       ->type_name("prefill|decode");
@@ -167,6 +181,7 @@ Command add_bench(CLI::App& parent) {
   app->add_flag("--operators", flags->operators, "Show where the time of each measurement goes");
   app->add_option("--json", flags->json,
                   "Write all figures to this file (-: standard output, without the table)")
+      ->check(not_empty())
       ->type_name("FILE");
   return {app, [flags, prompt, decode, streams] {
             const auto inert = [&](const CLI::Option* option, const std::string& why) {
@@ -175,6 +190,9 @@ Command add_bench(CLI::App& parent) {
             if (flags->only == "decode" && prompt->count() > 0) return inert(prompt, "--only decode");
             for (const CLI::Option* option : {decode, streams}) {
               if (flags->only == "prefill" && option->count() > 0) return inert(option, "--only prefill");
+            }
+            if (const Status status = check_flags(*flags); !status) {
+              return usage_failure("bench", status.error());
             }
             const Status status = run(*flags);
             return status.ok() ? kExitSuccess : input_failure(status.error());

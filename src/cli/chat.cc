@@ -215,14 +215,14 @@ class Chat {
 };
 
 int run(const Flags& flags) {
-  if (const Status status = check_sampling_flags(flags.sampling); !status) {
-    return usage_failure("chat", status.error());
+  for (const Status& status : {check_model_flags(flags.model), check_sampling_flags(flags.sampling)}) {
+    if (!status) return usage_failure("chat", status.error());
   }
   const auto loaded = open_model(flags.model);
   if (!loaded) return input_failure(loaded.error());
   LoadedModel& model = **loaded;
   auto options = generation_options(flags.sampling, model.defaults);
-  if (!options) return usage_failure("chat", options.error());
+  if (!options) return input_failure(options.error());
   options->end_tokens = model.end_tokens;
   auto format = ChatFormat::load(flags.model.folder);
   if (!format) return input_failure(format.error());

@@ -11,8 +11,8 @@ class App;
 namespace firstlight {
 
 inline constexpr int kExitSuccess = 0;
-inline constexpr int kExitInput = 1;          // a file, a prompt or the machine is not as it must be
-inline constexpr int kExitUsage = 2;          // the command line is not
+inline constexpr int kExitInput = 1;          // a file, a model, a prompt or the machine is not as it must be
+inline constexpr int kExitUsage = 2;          // the command line is not, whatever it names
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C: what a shell reports for it
 
 struct Command {

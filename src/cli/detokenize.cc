@@ -8,6 +8,7 @@
 #include "cli/json_lines.h"
 #include "cli/terminal.h"
 #include "cli/tokenizer_folder.h"
+#include "cli/validators.h"
 #include "text/stream_decoder.h"
 
 namespace firstlight {
@@ -49,11 +50,12 @@ Command add_detokenize(CLI::App& parent) {
   auto flags = std::make_shared<Flags>();
   app->add_option("DIR", flags->folder, "Folder with tokenizer files; weights are not needed")
       ->required()
-      ->check(CLI::ExistingDirectory);
+      ->check(not_empty());
   app->add_option(
          "--jsonl", flags->rows,
          "Rows {\"id\", \"ids\"}; \"-\": from standard input. Each is answered by {\"id\", \"text\"}")
       ->required()
+      ->check(not_empty())
       ->type_name("FILE");
   return {app, [flags] { return run(*flags); }};
 }

@@ -14,6 +14,7 @@
 #include "cli/loaded_model.h"
 #include "cli/model_flags.h"
 #include "cli/terminal.h"
+#include "cli/validators.h"
 #include "engine/forward.h"
 #include "python/tracer.h"
 
@@ -191,8 +192,9 @@ Command add_forward(CLI::App& parent) {
   add_model_flags(*app, flags->model);
   app->add_option("--prompts", flags->prompts,
                   "Safetensors file with NAME.ids (I32 [tokens]) for each prompt")
-      ->required();
-  app->add_option("--out", flags->out, "Safetensors file to write")->required();
+      ->required()
+      ->check(not_empty());
+  app->add_option("--out", flags->out, "Safetensors file to write")->required()->check(not_empty());
   app->add_option("--chunk", flags->chunk,
                   "Tokens of a prompt a step (default: the whole prompt, up to 2048)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
@@ -202,18 +204,23 @@ Command add_forward(CLI::App& parent) {
   app->add_flag("--no-fuse", flags->unfused, "Run the graph as traced, without fusions (changes no bit)");
   std::vector<std::string> kinds = default_value_kinds();
   kinds.insert(kinds.end(), request_value_kinds().begin(), request_value_kinds().end());
-  app->add_option(
-         "--values", flags->values,
-         "Values to write, by kind: hidden, final, logits, experts, topk (the default ones), state, conv, "
-         "mixed_attn, mixed_mlp. A list without a default kind adds to the default ones")
-      ->delimiter(',')
-      ->check(CLI::IsMember(kinds));
-  app->add_option(
-         "--force", flags->force,
-         "Take these choices from the prompts' file (NAME.experts.N, NAME.topk.N) instead of computing them")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"experts", "topk"}));
+  const auto add_list = [&](const char* name, std::vector<std::string>& list, std::vector<std::string> words,
+                            const char* help) {
+    app->add_option_function<std::string>(
+           name, [&list](const std::string& text) { list = list_entries(text); }, help)
+        ->check(list_of(one_of(std::move(words))))
+        ->type_name("KIND,…");
+  };
+  add_list("--values", flags->values, std::move(kinds),
+           "Values to write, by kind: hidden, final, logits, experts, topk (the default ones), state, conv, "
+           "mixed_attn, mixed_mlp. A list without a default kind adds to the default ones");
+  add_list(
+      "--force", flags->force, {"experts", "topk"},
+      "Take these choices from the prompts' file (NAME.experts.N, NAME.topk.N) instead of computing them");
   return {app, [flags] {
+            if (const Status status = check_model_flags(flags->model); !status) {
+              return usage_failure("forward", status.error());
+            }
             const Status status = run(*flags);
             return status.ok() ? kExitSuccess : input_failure(status.error());
           }};

@@ -15,6 +15,7 @@
 #include "cli/model_flags.h"
 #include "cli/sampling_flags.h"
 #include "cli/terminal.h"
+#include "cli/validators.h"
 #include "engine/generation.h"
 #include "python/chat_format.h"
 #include "text/prompt.h"
@@ -130,8 +131,8 @@ std::string json_text(const Generation& g, const GenerationOptions& options, dou
 }
 
 int run(const Flags& flags, bool prompt_given) {
-  if (const Status status = check_sampling_flags(flags.sampling); !status) {
-    return usage_failure("generate", status.error());
+  for (const Status& status : {check_model_flags(flags.model), check_sampling_flags(flags.sampling)}) {
+    if (!status) return usage_failure("generate", status.error());
   }
   const auto prompt = read_prompt(flags, prompt_given);
   if (!prompt) return input_failure(prompt.error());
@@ -139,7 +140,7 @@ int run(const Flags& flags, bool prompt_given) {
   if (!loaded) return input_failure(loaded.error());
   LoadedModel& model = **loaded;
   auto options = generation_options(flags.sampling, model.defaults);
-  if (!options) return usage_failure("generate", options.error());
+  if (!options) return input_failure(options.error());
   options->end_tokens = model.end_tokens;
 
   const auto ids = prompt_ids(flags, *model.tokenizer, *prompt);
@@ -182,7 +183,9 @@ Command add_generate(CLI::App& parent) {
   add_model_flags(*app, flags->model);
   CLI::Option* prompt =
       app->add_option("PROMPT", flags->prompt, "The prompt; \"-\" or none: from standard input");
-  CLI::Option* file = app->add_option("--file", flags->file, "Read the prompt from a file")->type_name("F");
+  CLI::Option* file = app->add_option("--file", flags->file, "Read the prompt from a file")
+                          ->check(not_empty())
+                          ->type_name("F");
   file->excludes(prompt);
   CLI::Option* system =
       app->add_option("--system", flags->system, "System message before the prompt")->type_name("S");

@@ -8,6 +8,7 @@
 #include "base/memory_limit.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "cli/validators.h"
 #include "engine/program.h"
 #include "graph/passes.h"
 #include "ops/kernels.h"
@@ -99,7 +100,7 @@ Command add_inspect(CLI::App& parent) {
   CLI::App* app =
       parent.add_subcommand("inspect", "Show what a checkpoint folder needs, from its config.json alone");
   auto flags = std::make_shared<Flags>();
-  app->add_option("dir", flags->folder, "Checkpoint folder")->required()->check(CLI::ExistingDirectory);
+  app->add_option("DIR", flags->folder, "Checkpoint folder")->required()->check(not_empty());
   app->add_flag("--graph", flags->graph, "Print the whole graph, one operator a line");
   app->add_flag("--fused", flags->fused, "After the fusions that a run applies");
   return {app, [flags] {

@@ -38,11 +38,12 @@ std::optional<std::int64_t> stored_bytes(const ModelFlags& flags, const Result<C
 
 Result<std::unique_ptr<Model>> load_model(const ModelFlags& flags, Graph graph, const Checkpoint& checkpoint,
                                           LoadOptions options) {
-  if (flags.dummy) {
-    if (flags.keep_packed.when == KeepPacked::When::kAlways) {
-      return Error{"--packed-cache names a folder, but the weights of --load-format dummy are not kept"};
-    }
-    return Model::load_dummy(std::move(graph), std::move(options));
+  if (flags.dummy) return Model::load_dummy(std::move(graph), std::move(options));
+  std::error_code failure;
+  if (flags.keep_packed.when == KeepPacked::When::kAlways &&
+      !std::filesystem::is_directory(flags.keep_packed.folder, failure)) {
+    return Error{"--packed-cache: must be auto, off or a folder that exists, not " +
+                 flags.keep_packed.folder};
   }
   std::optional<ProgressLine> writing;  // its clock starts when the weights are there
   options.keep_packed = flags.keep_packed;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/validators.h"
+#include "engine/inert_settings.h"
 
 namespace firstlight {
 
@@ -76,7 +77,8 @@ void add_settings_flags(CLI::App& app, RunSettings& settings) {
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("DIR", flags.folder, "Checkpoint folder (config.json, *.safetensors, tokenizer files)")
-      ->required();
+      ->required()
+      ->check(not_empty());
   app.add_option_function<std::string>(
          "--dtype", [&flags](const std::string& name) { flags.f32 = name == "f32"; },
          "Arithmetic and caches: bf16 (default), or f32, slower and more exact")
@@ -111,9 +113,16 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
          "checkpoint when that pays (auto, default: 256 MB or more, in clearly fewer bits than they are "
          "stored in), "
          "nowhere (off), or always in a folder of yours")
-      ->check(folder_or({"auto", "off"}))
+      ->check(not_empty())
       ->type_name("auto|off|FOLDER");
   add_settings_flags(app, flags.settings);
+}
+
+Status check_model_flags(const ModelFlags& flags) {
+  if (flags.dummy && flags.keep_packed.when == KeepPacked::When::kAlways) {
+    return Error{"--packed-cache names a folder, but the weights of --load-format dummy are not kept"};
+  }
+  return check_together(flags.settings, flags.f32);
 }
 
 }  // namespace firstlight

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.h"
 #include "engine/packed_cache.h"
 #include "ops/settings.h"
 
@@ -27,5 +28,8 @@ struct ModelFlags {
 HeldAs held_as(const std::string& name);
 
 void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+/// What is wrong with the flags by themselves, whatever the checkpoint is.
+Status check_model_flags(const ModelFlags& flags);
 
 }  // namespace firstlight

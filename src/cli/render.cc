@@ -10,6 +10,7 @@
 #include "base/jsonl.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "cli/validators.h"
 #include "python/chat_format.h"
 #include "python/models_folder.h"
 
@@ -39,7 +40,6 @@ Status check_format(const std::string& name) {
 }
 
 Result<ChatFormat> open_format(const Flags& flags) {
-  if (!flags.format.empty()) FL_TRY(check_format(flags.format));
   if (flags.source.empty()) return ChatFormat::named(flags.format);
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(flags.source, ignored);
@@ -107,18 +107,26 @@ Command add_render(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("render", "Turn conversations into prompts, without weights");
   auto flags = std::make_shared<Flags>();
   CLI::Option* source =
-      app->add_option("SOURCE", flags->source, "Checkpoint folder, or a template file (.jinja)");
+      app->add_option("SOURCE", flags->source, "Checkpoint folder, or a template file (.jinja)")
+          ->check(not_empty());
   app->add_option("--jsonl", flags->rows,
                   "File of rows {id, messages, tools, kwargs, now}, one a line; \"-\": standard input")
+      ->check(not_empty())
       ->type_name("FILE")
       ->required();
   app->add_option("--encoder", flags->format, "Chat format of models/chat: kimi_k3, kimi_k25, deepseek_v32 …")
+      ->check(not_empty())
       ->type_name("NAME");
   app->add_flag("--segments", flags->segments,
                 "Also print the pieces that are tokenised apart or as plain text");
   return {app, [flags, source] {
             if (source->count() == 0 && flags->format.empty()) {
               return usage_failure("render", Error{"SOURCE or --encoder is required"});
+            }
+            if (!flags->format.empty()) {
+              if (const Status known = check_format(flags->format); !known) {
+                return usage_failure("render", known.error());
+              }
             }
             const Status status = run(*flags);
             return status.ok() ? kExitSuccess : input_failure(status.error());

@@ -45,6 +45,17 @@ SamplingOptions merged(const SamplingFlags& flags, const GenerationDefaults& fil
   return options;
 }
 
+/// A flag that only draws at random give a meaning to, at temperature 0 from `where`.
+Status check_greedy(const SamplingFlags& flags, const std::string& where) {
+  const char* const inert = flags.top_k   ? "--top-k"
+                            : flags.top_p ? "--top-p"
+                            : flags.min_p ? "--min-p"
+                            : flags.seed  ? "--seed"
+                                          : nullptr;
+  if (inert == nullptr) return {};
+  return Error{inert + (" has no effect: at temperature 0" + where) + " the most likely token is taken"};
+}
+
 }  // namespace
 
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
@@ -83,6 +94,7 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
 
 Status check_sampling_flags(const SamplingFlags& flags) {
   FL_TRY(validate(merged(flags, {})));
+  if (flags.temperature && *flags.temperature == 0) FL_TRY(check_greedy(flags, ""));
   if (const auto stops = StopStrings::create(flags.stop); !stops) return stops.error();
   return {};
 }
@@ -93,18 +105,7 @@ Result<GenerationOptions> generation_options(const SamplingFlags& flags, const G
   if (const Status status = validate(options.sampling); !status) {
     return Error{"generation_config.json: " + status.error().message};
   }
-  if (options.sampling.temperature == 0) {
-    const char* inert = flags.top_k   ? "--top-k"
-                        : flags.top_p ? "--top-p"
-                        : flags.min_p ? "--min-p"
-                        : flags.seed  ? "--seed"
-                                      : nullptr;
-    if (inert != nullptr) {
-      return Error{std::string(inert) + " has no effect: at temperature 0" +
-                   (flags.temperature ? "" : " (generation_config.json)") +
-                   " the most likely token is taken"};
-    }
-  }
+  if (options.sampling.temperature == 0) FL_TRY(check_greedy(flags, " (generation_config.json)"));
   options.max_tokens = flags.max_tokens ? *flags.max_tokens : defaults.max_new_tokens.value_or(0);
   options.stop = flags.stop;
   options.ignore_end_tokens = flags.ignore_end_tokens;

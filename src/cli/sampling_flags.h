@@ -36,7 +36,7 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags);
 Status check_sampling_flags(const SamplingFlags& flags);
 
 /// Flags that were given come before the checkpoint's generation_config.json, and that before neutral values.
-/// A flag without an effect is an Error. Without --seed, a fresh seed is chosen.
+/// A flag that the file leaves without effect is an Error. Without --seed, a fresh seed is chosen.
 Result<GenerationOptions> generation_options(const SamplingFlags& flags, const GenerationDefaults& defaults);
 
 }  // namespace firstlight

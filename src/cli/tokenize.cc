@@ -9,6 +9,7 @@
 #include "cli/json_lines.h"
 #include "cli/terminal.h"
 #include "cli/tokenizer_folder.h"
+#include "cli/validators.h"
 
 namespace firstlight {
 namespace {
@@ -43,12 +44,13 @@ Command add_tokenize(CLI::App& parent) {
   auto flags = std::make_shared<Flags>();
   app->add_option("DIR", flags->folder, "Folder with tokenizer files; weights are not needed")
       ->required()
-      ->check(CLI::ExistingDirectory);
+      ->check(not_empty());
   app->add_option(
          "--jsonl", flags->rows,
          "Rows {\"id\", \"text\", \"parse_special\"}; \"-\": from standard input. Each is answered by "
          "{\"id\", \"ids\"}")
       ->required()
+      ->check(not_empty())
       ->type_name("FILE");
   return {app, [flags] { return run(*flags); }};
 }

@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace firstlight {
@@ -45,15 +45,32 @@ inline CLI::Validator one_of(std::vector<std::string> words) {
           "", ""};
 }
 
-/// A folder that exists, or one of the words.
-inline CLI::Validator folder_or(std::vector<std::string> words) {
-  return {[words = std::move(words)](std::string& text) {
-            if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
-            std::error_code failure;
-            if (std::filesystem::is_directory(text, failure)) return std::string();
-            std::string list;
-            for (const std::string& word : words) list += word + ", ";
-            return "must be " + list + "or a folder that exists, not " + text;
+/// For names of files and folders: an empty one would stand for another place, or for no flag at all.
+inline CLI::Validator not_empty() {
+  return {[](std::string& text) { return text.empty() ? "must not be empty" : ""; }, "", ""};
+}
+
+/// What stands between the commas; as many entries as there are commas, and one more.
+inline std::vector<std::string> list_entries(const std::string& text) {
+  std::vector<std::string> entries(1);
+  for (const char c : text) {
+    if (c == ',') {
+      entries.emplace_back();
+    } else {
+      entries.back() += c;
+    }
+  }
+  return entries;
+}
+
+/// Entries with commas between them, each as `entry` says and none of them empty.
+inline CLI::Validator list_of(CLI::Validator entry) {
+  return {[entry = std::move(entry)](std::string& text) {
+            for (std::string& one : list_entries(text)) {
+              if (one.empty()) return "a list must not have empty entries, as \"" + text + "\" has";
+              if (std::string error = entry(one); !error.empty()) return error;
+            }
+            return std::string();
           },
           "", ""};
 }

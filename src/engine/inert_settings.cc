@@ -33,14 +33,34 @@ Uses uses_of(const Graph& graph, const RunSettings& settings, std::span<const He
   return uses;
 }
 
+Error inert(const std::string& flag, const std::string& why) {
+  return Error{flag + " has no effect: " + why};
+}
+
 }  // namespace
+
+Status check_together(const RunSettings& settings, bool f32) {
+  const RunSettings defaults;
+  if (f32 && (settings.weights != HeldAs::kStored || settings.experts != HeldAs::kStored)) {
+    return Error{
+        "--quantize holds weights in few bits for bf16 runs; --dtype f32 computes with them as stored"};
+  }
+  if (f32 && settings.wide_activations != defaults.wide_activations) {
+    return inert("--activations 8", "--dtype f32 computes with weights as they are stored");
+  }
+  if (settings.key_search == KeySearch::kTwoStage) return {};
+  if (settings.candidates != defaults.candidates) {
+    return inert("--candidates", "it is of --key-search two-stage");
+  }
+  if (settings.min_context != defaults.min_context) {
+    return inert("--min-context", "it is of --key-search two-stage");
+  }
+  return {};
+}
 
 Status check_effect(const Graph& graph, const RunSettings& settings, std::span<const HeldAs> held) {
   const RunSettings defaults;
   const Uses uses = uses_of(graph, settings, held);
-  const auto inert = [](const std::string& flag, const std::string& why) {
-    return Error{flag + " has no effect: " + why};
-  };
   const char* const in_few_bits = "the checkpoint has them in 4 bits, and they are held as they are stored";
   if (settings.experts != HeldAs::kStored && settings.experts != settings.weights && !uses.experts_as_asked) {
     return inert("--quantize-experts", uses.experts ? in_few_bits : "the model has no routed experts");
@@ -54,12 +74,6 @@ Status check_effect(const Graph& graph, const RunSettings& settings, std::span<c
   }
   if (settings.key_search != defaults.key_search && !uses.key_search) {
     return inert("--key-search", "the model has no sparse attention that searches its keys");
-  }
-  if (settings.key_search == KeySearch::kTwoStage) return {};
-  if (settings.candidates != defaults.candidates)
-    return inert("--candidates", "it is of --key-search two-stage");
-  if (settings.min_context != defaults.min_context) {
-    return inert("--min-context", "it is of --key-search two-stage");
   }
   return {};
 }

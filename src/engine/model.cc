@@ -120,12 +120,7 @@ Status Model::check_tokens(std::span<const std::int32_t> tokens) const {
 }
 
 Result<std::unique_ptr<Model>> Model::prepare(Graph graph, LoadOptions options) {
-  const bool few_bits =
-      options.settings.weights != HeldAs::kStored || options.settings.experts != HeldAs::kStored;
-  if (options.f32 && few_bits) {
-    return Error{
-        "--quantize holds weights in few bits for bf16 runs; --dtype f32 computes with them as stored"};
-  }
+  FL_TRY(check_together(options.settings, options.f32));
   std::unique_ptr<Model> model(new Model());
   FL_ASSIGN(model->isa_, choose_isa());
   if (options.threads <= 0) options.threads = default_threads();

@@ -82,14 +82,31 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(done.stdout)["model"]["load_format"], "auto")
 
+    def test_a_run_that_fails_leaves_the_file_of_figures_alone(self):
+        figures, link = self.folder / "figures.json", self.folder / "link.json"
+        link.symlink_to(figures)
+        for path in (figures, link):
+            self.refused(1, "nothing/config.json", self.folder / "nothing", "--json", path)
+            self.assertFalse(figures.exists())
+        figures.write_text("earlier")
+        self.refused(1, "nothing/config.json", self.folder / "nothing", "--json", figures)
+        self.assertEqual(figures.read_text(), "earlier")
+        self.assertTrue(link.is_symlink())
+
     def test_refusals(self):
         self.refused(1, "no safetensors|model.safetensors", self.folder)
-        self.refused(1, "--ctx 100 is less than the 1012 tokens", self.folder, "--load-format", "dummy", "--ctx", "100",
+        self.refused(2, "--ctx 100 is less than the 1012 tokens", self.folder, "--load-format", "dummy", "--ctx", "100",
                      "--depth", "500")
         self.refused(1, "maximum", self.folder, "--load-format", "dummy", "--depth", "4000000000")
         self.refused(1, "/nonexistent/config.json", "/nonexistent", "--load-format", "dummy")
         self.refused(1, "cannot be written", self.folder, "--load-format", "dummy", "--decode", "1", "--prompt", "1",
                      "--json", self.folder / "none" / "x")
+        self.refused(2, "--json: must not be empty", self.folder, "--json", "")
+        for flag in ("--prompt", "--depth", "--streams"):
+            for value in ("512,,2", ",2", "2,", ",", ""):
+                with self.subTest(flag, value=value):
+                    self.refused(2, f'{flag}: a list must not have empty entries, as "{value}" has', self.folder,
+                                 "--load-format", "dummy", flag, value)
         for flag, value, message in [("--prompt", "0", "from 1"), ("--depth", "-1", "from 0"), ("--decode", "x", "from 1"),
                                      ("--streams", "2,0", "from 1"), ("--only", "both", "prefill or decode"),
                                      ("--load-format", "random", "auto or dummy"), ("--fast-fill", "63", "from 64")]:

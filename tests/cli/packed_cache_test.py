@@ -58,10 +58,10 @@ class PackedCache(unittest.TestCase):
 
     def test_bad_use(self):
         absent = run("generate", MODEL, "x", "--packed-cache", self.kept / "absent")
-        self.assertEqual(absent.returncode, 2, absent)
+        self.assertEqual(absent.returncode, 1, absent)
         self.assertIn("a folder that exists", absent.stderr)
         dummy = run("bench", MODEL, "--load-format", "dummy", "--packed-cache", self.kept)
-        self.assertEqual(dummy.returncode, 1, dummy)
+        self.assertEqual(dummy.returncode, 2, dummy)
         self.assertIn("--packed-cache", dummy.stderr)
 
 

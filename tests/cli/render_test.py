@@ -99,11 +99,13 @@ class Render(unittest.TestCase):
         done = run("render", "--jsonl", "-")
         self.assertEqual(done.returncode, 2)
         self.assertIn("SOURCE or --encoder is required", done.stderr)
+        done = run("render", "--encoder", "nope", "--jsonl", "-")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn('no chat format "nope"; there are: deepseek_v32, kimi_k25, kimi_k3', done.stderr)
         for arguments, message in [
             (["/nonexistent.jinja", "--jsonl", "-"], "^error: /nonexistent.jinja"),
             ([self.folder, "--jsonl", "-"], "no chat template"),
             ([DATA / "vllm-chatml.jinja", "--jsonl", "/nonexistent"], "^error: /nonexistent"),
-            (["--encoder", "nope", "--jsonl", "-"], "no chat format \"nope\"; there are: deepseek_v32, kimi_k25, kimi_k3"),
         ]:
             done = run("render", *arguments)
             self.assertEqual(done.returncode, 1, done)

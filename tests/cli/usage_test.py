@@ -9,6 +9,13 @@ import unittest
 from harness import MODEL, PROGRAM, environment, main, run
 
 
+# Commands that run a model, and what each needs besides its folder.
+COMMANDS_OF_MODELS = {"generate": ["x"], "chat": [], "forward": ["--prompts", "x", "--out", "y"], "bench": []}
+# Commands whose first argument is a folder.
+FOLDERS_FIRST = {**COMMANDS_OF_MODELS, "inspect": [], "quantize": ["/nonexistent/out", "--format", "int8"],
+                 "tokenize": ["--jsonl", "-"], "detokenize": ["--jsonl", "-"], "render": ["--jsonl", "-"]}
+
+
 class Usage(unittest.TestCase):
     def refused(self, arguments, message, stdin=b""):
         done = run(*arguments, stdin=stdin)
@@ -33,6 +40,37 @@ class Usage(unittest.TestCase):
         self.refused(["generate", MODEL, "x", "--file", "y"], "excludes --file")
         self.refused(["generate", MODEL, "x", "--raw", "--system", "y"], "--system excludes --raw")
         self.refused(["generate", MODEL, "x", "--bogus"], "--bogus")
+
+    def test_contradictions_of_how_a_model_is_run(self):
+        for flags, message in [
+            (["--dtype", "f32", "--quantize", "int8"], "--dtype f32 computes with them as stored"),
+            (["--quantize-experts", "int4", "--dtype", "f32"], "--dtype f32 computes with them as stored"),
+            (["--dtype", "f32", "--activations", "8"], "--activations 8 has no effect"),
+            (["--candidates", "100"], "--candidates has no effect: it is of --key-search two-stage"),
+            (["--key-search", "full", "--min-context", "100"], "--min-context has no effect"),
+            (["--load-format", "dummy", "--packed-cache", "/tmp"], "--packed-cache names a folder"),
+        ]:
+            for command in COMMANDS_OF_MODELS:
+                with self.subTest(command=command, flags=flags):
+                    # Before anything is read: the folder need not be there.
+                    self.refused([command, "/nonexistent", *COMMANDS_OF_MODELS[command], *flags], message)
+
+    def test_empty_names_are_refused(self):
+        for command, more in FOLDERS_FIRST.items():
+            with self.subTest(command=command):
+                self.refused([command, "", *more], "(DIR|SOURCE): must not be empty")
+        for command, flag in [("generate", "--file"), ("forward", "--prompts"), ("forward", "--out"), ("bench", "--json"),
+                              ("render", "--jsonl"), ("render", "--encoder"), ("tokenize", "--jsonl"),
+                              ("detokenize", "--jsonl"), ("chat", "--packed-cache")]:
+            with self.subTest(command=command, flag=flag):
+                self.refused([command, MODEL, flag, ""], f"{flag}: must not be empty")
+
+    def test_lists_have_no_empty_entries(self):
+        for flag, value in [("--values", "hidden,,logits"), ("--values", ""), ("--force", "topk,")]:
+            self.refused(["forward", MODEL, "--prompts", "x", "--out", "y", flag, value],
+                         f'{flag}: a list must not have empty entries, as "{value}" has')
+        self.refused(["forward", MODEL, "--prompts", "x", "--out", "y", "--force", "topk,hidden"],
+                     "--force: must be experts or topk, not hidden")
 
     def test_flags_without_effect(self):
         for flag in ("--top-k", "--top-p", "--min-p", "--seed"):
@@ -78,7 +116,20 @@ class Input(unittest.TestCase):
     def test_missing_files_are_named(self):
         self.refused(["generate", "/nonexistent", "x"], r"^error: /nonexistent/config\.json")
         self.refused(["generate", MODEL, "--file", "/nonexistent"], "^error: /nonexistent")
-        self.refused(["chat", "/nonexistent"], r"^error: /nonexistent/config\.json")
+        for command, more in FOLDERS_FIRST.items():
+            with self.subTest(command=command):
+                self.refused([command, "/nonexistent", *more], r"^error: /nonexistent")
+
+    def test_flags_that_a_file_leaves_without_effect(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for file in MODEL.iterdir():
+                if file.name != "generation_config.json":
+                    (folder / file.name).symlink_to(file)
+            (folder / "generation_config.json").write_text('{"temperature": 0}', encoding="utf-8")
+            self.refused(["generate", folder, "x", "--top-k", "1"],
+                         r"--top-k has no effect: at temperature 0 \(generation_config.json\)")
+        self.refused(["generate", MODEL, "x", "--activations", "8"], "--activations 8 has no effect")
 
     def test_what_a_file_says_reaches_the_terminal_harmlessly(self):
         with tempfile.TemporaryDirectory() as folder:
