@@ -57,6 +57,10 @@ class PendingFolder {
   Status create() {
     FL_TRY(must_be_free());
     std::error_code failure;
+    if (const fs::path parent = path_.parent_path(); !fs::is_directory(parent, failure)) {
+      return Error{parent.string() + ": is no folder that exists, and " + path_.filename().string() +
+                   " is to be written into it"};
+    }
     created_ = fs::create_directory(temporary_, failure);
     if (!created_) {
       return Error{temporary_.string() + ": cannot be created" + (failure ? ": " + failure.message() : "")};
@@ -182,8 +186,8 @@ Command add_quantize(CLI::App& parent) {
   CLI::App* app =
       parent.add_subcommand("quantize", "Write a checkpoint folder with its matrices in 8 or 4 bits");
   auto flags = std::make_shared<Flags>();
-  app->add_option("DIR", flags->folder, "Checkpoint folder")->required();
-  app->add_option("OUT", flags->out, "Folder to write; must not exist")->required();
+  app->add_option("DIR", flags->folder, "Checkpoint folder")->required()->check(not_empty());
+  app->add_option("OUT", flags->out, "Folder to write; must not exist")->required()->check(not_empty());
   CLI::Option* all =
       app->add_option("--format", flags->format,
                       "What all matrices are written as that products in the model's arithmetic read")

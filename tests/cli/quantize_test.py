@@ -121,7 +121,10 @@ class Quantize(unittest.TestCase):
         self.refused(2, "excludes", MODEL, self.out, "--format", "int8", "--experts", "int4")
         self.refused(1, "nothing.*No such file", self.folder / "nothing", self.out, "--format", "int8")
         self.refused(1, "is quantised already \\(fp8\\)", GOLDENS / "deepseek_v32_fp8_f32scale", self.out, "--format", "int8")
-        self.refused(1, "cannot be created", MODEL, self.out / "below", "--format", "int8")
+        self.refused(1, f"^error: {self.out}: is no folder that exists, and below is to be", MODEL, self.out / "below",
+                     "--format", "int8")
+        self.refused(1, f"^error: {self.folder}/no/way: is no folder", MODEL, self.folder / "no/way/out", "--format", "int8")
+        self.refused(2, "OUT: must not be empty", MODEL, "", "--format", "int8")
         self.out.mkdir()
         self.refused(1, "out: exists, and is not replaced", MODEL, self.out, "--format", "int8")
         self.out.rmdir()
