@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/memory_limit.h"
 #include "checkpoint/config.h"
 #include "checkpoint/test_folder.h"
 #include "golden_cases.h"
@@ -351,6 +352,41 @@ TEST(Loading, ContextBeyondTheModelsMaximumIsRefused) {
   const auto model = Model::load(std::move(traced->graph), *checkpoint, std::move(load));
   ASSERT_FALSE(model.ok());
   EXPECT_TRUE(contains(model.error().message, std::to_string(traced->max_context))) << model.error().message;
+}
+
+TEST(Loading, MemoryForManySequencesIsThatOfAllTheirCaches) {
+  const auto folder = bundled_goldens() / "llama3_scaled";
+  const auto error = [&](std::int64_t sequences, std::int64_t context) -> std::string {
+    auto traced = trace_model(folder, models_folder());
+    EXPECT_TRUE(traced.ok());
+    LoadOptions load;
+    load.threads = 1;
+    load.max_context = traced->max_context;
+    load.context = context;
+    load.sequences = sequences;
+    load.sampled_rows = 1;
+    const auto model = Model::load_dummy(std::move(traced->graph), std::move(load));
+    return model.ok() ? "" : model.error().message;
+  };
+  const auto traced = trace_model(folder, models_folder());
+  ASSERT_TRUE(traced.ok());
+  const CacheLayout layout = cache_layout_of(traced->graph, false);
+  const std::int64_t context = traced->max_context / kPageTokens * kPageTokens;
+  ASSERT_GE(context, 4 * kPageTokens);
+  // A page each takes half of the memory.
+  const std::int64_t some = available_memory() / (2 * layout.page_bytes + layout.state_bytes);
+  const std::string caches =
+      bytes_text(some * (layout.state_bytes + context / kPageTokens * layout.page_bytes));
+  const std::string long_contexts = error(some, context);
+  EXPECT_TRUE(contains(long_contexts, "a context of " + std::to_string(context) + " tokens for each of " +
+                                          std::to_string(some) + " sequences at once needs"))
+      << long_contexts;
+  EXPECT_TRUE(contains(long_contexts, "(" + caches + " of them caches)")) << long_contexts;
+  EXPECT_TRUE(contains(long_contexts, "the largest context that fits is")) << long_contexts;
+  const std::string many = error(4 * some, kPageTokens);
+  EXPECT_TRUE(contains(many, bytes_text(4 * some * (layout.state_bytes + layout.page_bytes)) + " caches of " +
+                                 std::to_string(4 * some) + " sequences at once"))
+      << many;
 }
 
 TEST(Loading, VisionTensorsAreAnnouncedAndImagesRefused) {

@@ -85,23 +85,33 @@ Status Model::choose_context(std::int64_t weight_bytes) {
   const std::int64_t fits =
       std::min(options_.max_context, std::max<std::int64_t>(available - fixed, 0) / page * kPageTokens);
   const std::string have = bytes_text(available) + " of memory are available";
+  const std::int64_t sequences = options_.sequences;
+  const std::string many = std::to_string(sequences) + " sequences at once";
+  const auto pages_of = [](std::int64_t context) { return (context + kPageTokens - 1) / kPageTokens; };
+  const auto caches = [&](std::int64_t pages) {
+    return bytes_text(sequences * (layout.state_bytes + pages * layout.page_bytes));
+  };
   if (fits < std::min(options_.max_context, kPageTokens)) {
     return Error{"the model needs " + bytes_text(fixed + page) + " (" + bytes_text(weight_bytes) +
-                 " of them weights), " + have};
+                 " of them weights" + (sequences > 1 ? ", " + caches(1) + " caches of " + many : "") + "), " +
+                 have};
   }
   if (options_.context > fits) {
-    return Error{"a context of " + std::to_string(options_.context) + " tokens needs " +
-                 bytes_text(fixed + (options_.context + kPageTokens - 1) / kPageTokens * page) + ", " + have +
+    const std::int64_t pages = pages_of(options_.context);
+    return Error{"a context of " + std::to_string(options_.context) + " tokens" +
+                 (sequences > 1 ? " for each of " + many : "") + " needs " +
+                 bytes_text(fixed + pages * page) + " (" + caches(pages) + " of them caches), " + have +
                  "; the largest context that fits is " + std::to_string(fits)};
   }
   if (options_.context == 0) {
     options_.context = fits;
     if (fits < options_.max_context) {
       notices_.push_back("context limited to " + std::to_string(fits) + " of the model's " +
-                         std::to_string(options_.max_context) + " tokens: " + have);
+                         std::to_string(options_.max_context) + " tokens" +
+                         (sequences > 1 ? " for each of " + many : "") + ": " + have);
     }
   }
-  planned_bytes_ = fixed + (options_.context + kPageTokens - 1) / kPageTokens * page;
+  planned_bytes_ = fixed + pages_of(options_.context) * page;
   return {};
 }
 
