@@ -2,6 +2,9 @@
 
 #include <immintrin.h>
 
+#include <string>
+#include <system_error>
+
 #include "base/processors.h"
 #include "base/result.h"
 
@@ -21,13 +24,22 @@ ThreadPool::ThreadPool(int threads) : threads_(threads) {
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   const Processors processors = allowed_processors();
   const bool pinned = threads == processors.cores;
-  for (int t = 1; t < threads; ++t) {
-    const int processor = pinned ? processors.ids[static_cast<std::size_t>(t)] : -1;
-    workers_.emplace_back([this, t, processor] { worker(t, processor); });
+  try {
+    for (int t = 1; t < threads; ++t) {
+      const int processor = pinned ? processors.ids[static_cast<std::size_t>(t)] : -1;
+      workers_.emplace_back([this, t, processor] { worker(t, processor); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = workers_.size() + 1;
+    stop();
+    throw std::system_error(error.code(), "only " + std::to_string(started) + " of " +
+                                              std::to_string(threads) + " threads could be started");
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

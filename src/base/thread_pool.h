@@ -27,6 +27,7 @@ class ThreadPool {
   /// the process may use, the others are bound to one each; the caller is not (what it starts would inherit
   /// that), and moves to the one that is left. With fewer threads none is: another process might choose the
   /// same cores.
+  /// Throws std::system_error, which says how many threads there were, when the system gives no more.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -60,6 +61,7 @@ class ThreadPool {
   using Function = void (*)(const void*, int);
   void run_erased(Function function, const void* context);
   void worker(int thread, int processor);
+  void stop();
 
   int threads_;
   std::vector<std::thread> workers_;

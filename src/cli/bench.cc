@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/pending_file.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
@@ -48,6 +49,17 @@ std::int64_t needed_context(const Flags& flags) {
   return std::ranges::max(flags.depths) + after;
 }
 
+/// Tokens that are computed as a prompt at most, those of contexts included; at least one.
+std::int64_t longest_prompt(const Flags& flags) {
+  const std::int64_t deepest = std::ranges::max(flags.depths);
+  const std::int64_t context = flags.fast_fill > 0 ? std::min(flags.fast_fill, deepest) : deepest;
+  const std::int64_t prompt = flags.only == "decode" ? 1 : std::ranges::max(flags.prompts);
+  return std::max(context, prompt);
+}
+
+/// Tokens of a prompt that a step takes at most: no step needs room for more than there are.
+std::int64_t largest_step(const Flags& flags) { return std::min(flags.chunk, longest_prompt(flags)); }
+
 LoadOptions load_options(const Flags& flags, const TracedModel& traced) {
   const std::int64_t streams = std::ranges::max(flags.streams);
   LoadOptions load;
@@ -55,7 +67,7 @@ LoadOptions load_options(const Flags& flags, const TracedModel& traced) {
   load.threads = flags.model.threads;
   load.context = flags.model.context > 0 ? flags.model.context : needed_context(flags);
   load.max_context = traced.max_context;
-  load.step_tokens = std::max(flags.chunk, streams);
+  load.step_tokens = std::max(largest_step(flags), streams);
   load.sequences = streams;
   load.settings = flags.model.settings;
   load.image_token_id = traced.image_token_id;
@@ -75,8 +87,9 @@ Status measure_all(const Flags& flags, Model& model, MachineMeter& machine, Benc
     filling.clear();
     for (const std::int64_t tokens : sorted(flags.prompts)) {
       if (flags.only == "decode") break;
-      FL_ASSIGN(MeterTimes times, meter->prefill(tokens, flags.chunk, flags.repeat, flags.operators));
-      report.add_prefill(tokens, depth, flags.chunk, std::move(times));
+      const std::int64_t chunk = largest_step(flags);
+      FL_ASSIGN(MeterTimes times, meter->prefill(tokens, chunk, flags.repeat, flags.operators));
+      report.add_prefill(tokens, depth, chunk, std::move(times));
     }
     for (const std::int64_t streams : sorted(flags.streams)) {
       if (flags.only == "prefill") break;
@@ -97,19 +110,31 @@ Status check_flags(const Flags& flags) {
   return {};
 }
 
-/// Whether the file can be written. What is there stays, and nothing is left where nothing is.
-Status check_writable(const std::string& path) {
+/// Devices and pipes take what is written to them; a file is replaced by a whole one, or stays.
+bool is_stream(const std::string& path) {
   std::error_code ignored;
-  const bool there = std::filesystem::exists(path, ignored);
-  if (!std::ofstream(path, std::ios::binary | std::ios::app)) return Error{path + ": cannot be written"};
-  // The file itself, where the path is a link to one that was not there.
-  if (!there) std::filesystem::remove(std::filesystem::canonical(path, ignored), ignored);
-  return {};
+  const std::filesystem::file_status found = std::filesystem::status(path, ignored);
+  return std::filesystem::exists(found) && !std::filesystem::is_regular_file(found) &&
+         !std::filesystem::is_directory(found);
+}
+Status write_file(const std::string& path, const std::string& text) {
+  if (is_stream(path)) {
+    std::ofstream stream(path, std::ios::binary);
+    stream << text;
+    stream.close();
+    return stream ? Status() : Error{path + ": cannot be written"};
+  }
+  PendingFile file(path);
+  FL_TRY(file.create(static_cast<std::int64_t>(text.size())));
+  FL_TRY(file.write(0, text.data(), text.size()));
+  return file.commit();
 }
 
 Status run(const Flags& flags) {
   const bool to_file = !flags.json.empty() && flags.json != "-";
-  if (to_file) FL_TRY(check_writable(flags.json));  // before an hour of measuring, not after it
+  if (to_file && !is_stream(flags.json)) {
+    FL_TRY(PendingFile::possible(flags.json));  // before an hour of measuring, not after it
+  }
   auto opened = open_checkpoint(flags.model);
   FL_ASSIGN(TracedModel traced,
             trace_model(flags.model.folder, models_folder(), stored_bytes(flags.model, opened)));
@@ -122,7 +147,8 @@ Status run(const Flags& flags) {
   progress.clear();
   for (const std::string& notice : model->notices()) say_warning(notice);
 
-  MachineMeter machine(*model);
+  FL_ASSIGN(const std::unique_ptr<MachineMeter> meter, MachineMeter::create(*model));
+  MachineMeter& machine = *meter;
   BenchReport report(*model, flags.model, flags.fast_fill, machine);
   FL_TRY(measure_all(flags, *model, machine, report));
   const std::string json =
@@ -130,13 +156,7 @@ Status run(const Flags& flags) {
   if (!write_output(flags.json == "-" ? json : report.table())) {
     return Error{"standard output: cannot be written"};
   }
-  if (to_file) {
-    std::ofstream file(flags.json, std::ios::binary | std::ios::trunc);
-    file << json;
-    file.close();
-    if (!file) return Error{flags.json + ": cannot be written"};
-  }
-  return {};
+  return to_file ? write_file(flags.json, json) : Status();
 }
 
 }  // namespace
@@ -170,26 +190,39 @@ Command add_bench(CLI::App& parent) {
   app->add_option("--repeat", flags->repeat, "Runs of each measurement (default: 3)")
       ->check(count(1000))
       ->type_name("N");
-  app->add_option("--chunk", flags->chunk, "Most tokens of a prompt in a step (default: 512)")
-      ->check(count(1 << 20))
-      ->type_name("N");
-  app->add_option("--fast-fill", flags->fast_fill,
-                  "Compute only the first N tokens of a context, whole pages of 64, and repeat their cache "
-                  "behind them: to look at deep contexts quickly, not for figures to compare")
-      ->check(count(1 << 24, kPageTokens))
-      ->type_name("N");
+  const CLI::Option* const chunk =
+      app->add_option("--chunk", flags->chunk, "Most tokens of a prompt in a step (default: 512)")
+          ->check(count(1 << 20))
+          ->type_name("N");
+  const CLI::Option* const fast_fill =
+      app->add_option("--fast-fill", flags->fast_fill,
+                      "Compute only the first N tokens of a context, whole pages of 64, and repeat their "
+                      "cache behind them: to look at deep contexts quickly, not for figures to compare")
+          ->check(count(1 << 24, kPageTokens))
+          ->type_name("N");
   app->add_flag("--operators", flags->operators, "Show where the time of each measurement goes");
   app->add_option("--json", flags->json,
                   "Write all figures to this file (-: standard output, without the table)")
       ->check(not_empty())
       ->type_name("FILE");
-  return {app, [flags, prompt, decode, streams] {
+  return {app, [flags, prompt, decode, streams, chunk, fast_fill] {
             const auto inert = [&](const CLI::Option* option, const std::string& why) {
               return usage_failure("bench", Error{option->get_name() + " has no effect with " + why});
             };
             if (flags->only == "decode" && prompt->count() > 0) return inert(prompt, "--only decode");
             for (const CLI::Option* option : {decode, streams}) {
               if (flags->only == "prefill" && option->count() > 0) return inert(option, "--only prefill");
+            }
+            const std::int64_t deepest = std::ranges::max(flags->depths);
+            if (fast_fill->count() > 0 && flags->fast_fill >= deepest) {
+              return inert(fast_fill, "contexts that are no longer");
+            }
+            if (flags->only == "decode" && deepest == 0) {
+              if (chunk->count() > 0) return inert(chunk, "--only decode and no context");
+              if (flags->model.settings.expanded_prefill) {
+                return usage_failure("bench", Error{"--mla-prefill expanded has no effect with --only decode "
+                                                    "and no context"});
+              }
             }
             if (const Status status = check_flags(*flags); !status) {
               return usage_failure("bench", status.error());

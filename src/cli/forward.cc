@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/pending_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
@@ -124,6 +125,7 @@ Status run(const Flags& flags) {
   if (std::filesystem::equivalent(flags.prompts, flags.out, none)) {
     return Error{flags.out + ": is the file of the prompts, and is not replaced"};
   }
+  FL_TRY(PendingFile::possible(flags.out));  // before all is computed, not after it
   auto opened = open_checkpoint(flags.model);
   FL_ASSIGN(TracedModel traced,
             trace_model(flags.model.folder, models_folder(), stored_bytes(flags.model, opened)));

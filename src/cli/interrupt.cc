@@ -36,6 +36,7 @@ void handle(int signal, void (*handler)(int)) {
 void install_interrupt_handler() {
   on_terminal = isatty(STDERR_FILENO) == 1;
   handle(SIGINT, handle_interrupt);
+  handle(SIGXFSZ, SIG_IGN);  // writing tells, by an error
 }
 
 InterruptScope::InterruptScope(Signals signals) : signals_(signals) {

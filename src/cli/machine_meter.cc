@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::int64_t kPart = std::int64_t{64} << 20;  // more than the caches of a few cores hold
 constexpr int kParts = 4;                               // read in turn, so that none is there still
-constexpr std::int64_t kAhead = 4096;                   // the reader prefetches behind the end
 
 /// Whole models are timed by the clock, and so is the machine: threads that run at once share its memory and,
 /// where they share a core, its arithmetic.
@@ -26,19 +25,20 @@ double seconds(ThreadPool& pool, const auto& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::byte* allocate() {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  constexpr std::size_t kBytes = (kParts * kPart + kAhead + kHugePage - 1) / kHugePage * kHugePage;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBytes));
-  check(memory != nullptr, "no memory to measure the machine's memory with");
-  madvise(memory, kBytes, MADV_HUGEPAGE);  // as weights have it; a hint
-  std::memset(memory, 1, kBytes);
-  return memory;
-}
-
 }  // namespace
 
-MachineMeter::MachineMeter(Model& model) : model_(&model), memory_(allocate(), &std::free) {}
+Result<std::unique_ptr<MachineMeter>> MachineMeter::create(Model& model) {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  constexpr std::size_t kBytes = (kParts * kPart + kHugePage - 1) / kHugePage * kHugePage;
+  Memory memory(static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBytes)), &std::free);
+  if (memory == nullptr) {
+    return Error{"not enough memory: bench needs " + std::to_string(kBytes >> 20) +
+                 " MiB beside the model to measure the machine's memory with"};
+  }
+  madvise(memory.get(), kBytes, MADV_HUGEPAGE);  // as weights have it; a hint
+  std::memset(memory.get(), 1, kBytes);
+  return std::unique_ptr<MachineMeter>(new MachineMeter(model, std::move(memory)));
+}
 
 double MachineMeter::read_part() {
   const std::byte* part = memory_.get() + next_ * kPart;

@@ -34,8 +34,8 @@ struct MachinePeaks {
 
 class MachineMeter {
  public:
-  /// Holds a quarter of a GB, so that what is read lies in no cache.
-  explicit MachineMeter(Model& model);
+  /// Holds a quarter of a GB, so that what is read lies in no cache. An Error when there is none.
+  static Result<std::unique_ptr<MachineMeter>> create(Model& model);
 
   /// Samples all peaks; the best of many short ones is what others left alone.
   void sample_peaks();
@@ -46,12 +46,14 @@ class MachineMeter {
   [[nodiscard]] double read_speed();
 
  private:
+  using Memory = std::unique_ptr<std::byte, decltype(&std::free)>;
+  MachineMeter(Model& model, Memory memory) : model_(&model), memory_(std::move(memory)) {}
   /// Seconds for the next part of the memory.
   double read_part();
 
   Model* model_;
   MachinePeaks peaks_;
-  std::unique_ptr<std::byte, decltype(&std::free)> memory_;
+  Memory memory_;
   int next_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include "base/mapped_file.h"
 #include "cli/commands.h"
@@ -32,6 +33,10 @@ int main(int argc, char** argv) {
     say("there is no command " + std::string(argv[1]) + "; the commands are" + names);
     return kExitUsage;
   }
+  if (argc > 1 && argv[1][0] == '-' && app.get_option_no_throw(argv[1]) == nullptr) {
+    say("there is no flag " + std::string(argv[1]) + " that stands before a command");
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -43,6 +48,9 @@ int main(int argc, char** argv) {
     return given->run();
   } catch (const std::bad_alloc&) {
     say_error("out of memory");
+    return kExitInput;
+  } catch (const std::system_error& error) {  // of threads that could not be started
+    say_error(error.what());
     return kExitInput;
   }
 }

@@ -16,28 +16,19 @@ HeldAs held_as(const std::string& name) {
 namespace {
 
 void add_settings_flags(CLI::App& app, RunSettings& settings) {
-  const auto experts_too = std::make_shared<bool>(true);
+  // Options are applied in the order in which they stand here: that of the experts has the last word.
   app.add_option_function<std::string>(
          "--quantize",
-         [&settings, experts_too](const std::string& name) {
-           settings.weights = held_as(name);
-           if (*experts_too) settings.experts = settings.weights;
-         },
+         [&settings](const std::string& name) { settings.experts = settings.weights = held_as(name); },
          "Hold weights in 8 or 4 bits, and multiply them with activations of 16 or 8 bits (default: as the "
          "checkpoint has them, and bf16)")
       ->check(one_of({"int8", "int4", "mxfp4"}))
-      ->type_name("int8|int4|mxfp4")
-      ->trigger_on_parse();
+      ->type_name("int8|int4|mxfp4");
   app.add_option_function<std::string>(
-         "--quantize-experts",
-         [&settings, experts_too](const std::string& name) {
-           settings.experts = held_as(name);
-           *experts_too = false;
-         },
+         "--quantize-experts", [&settings](const std::string& name) { settings.experts = held_as(name); },
          "The same for routed experts alone, whatever --quantize says of the rest")
       ->check(one_of({"int8", "int4", "mxfp4"}))
-      ->type_name("int8|int4|mxfp4")
-      ->trigger_on_parse();
+      ->type_name("int8|int4|mxfp4");
   app.add_option_function<std::string>(
          "--activations", [&settings](const std::string& bits) { settings.wide_activations = bits == "16"; },
          "Bits of what 8-bit weights outside of experts are multiplied with: 16 (default), or 8, faster in "

@@ -61,6 +61,7 @@ Status check_greedy(const SamplingFlags& flags, const std::string& where) {
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return app.add_option(name, value, help)
+        ->check(not_empty())
         ->type_name(type)
         ->group("Sampling (defaults: generation_config.json)");
   };

@@ -42,8 +42,8 @@ Error inert(const std::string& flag, const std::string& why) {
 Status check_together(const RunSettings& settings, bool f32) {
   const RunSettings defaults;
   if (f32 && (settings.weights != HeldAs::kStored || settings.experts != HeldAs::kStored)) {
-    return Error{
-        "--quantize holds weights in few bits for bf16 runs; --dtype f32 computes with them as stored"};
+    return Error{std::string(settings.weights != HeldAs::kStored ? "--quantize" : "--quantize-experts") +
+                 " holds weights in few bits for bf16 runs; --dtype f32 computes with them as stored"};
   }
   if (f32 && settings.wide_activations != defaults.wide_activations) {
     return inert("--activations 8", "--dtype f32 computes with weights as they are stored");

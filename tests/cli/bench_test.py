@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import resource
 import shutil
 import tempfile
 import unittest
@@ -93,13 +94,37 @@ class Bench(unittest.TestCase):
         self.assertEqual(figures.read_text(), "earlier")
         self.assertTrue(link.is_symlink())
 
+    def test_a_file_that_grows_too_large_leaves_the_earlier_one(self):
+        figures = self.folder / "figures.json"
+        for earlier in (None, "earlier"):
+            if earlier:
+                figures.write_text(earlier)
+            done = run("bench", self.folder, "--load-format", "dummy", "--only", "decode", "--decode", "2", "--repeat", "1",
+                       "--json", figures, limits={resource.RLIMIT_FSIZE: 512})
+            self.assertEqual(done.returncode, 1, done)
+            self.assertRegex(done.stderr, "figures.json: cannot be written: File too large")
+            self.assertEqual(figures.read_text() if earlier else figures.exists(), earlier or False)
+        self.assertEqual(sorted(f.name for f in self.folder.iterdir()), ["config.json", "figures.json"])
+
+    def test_flags_without_effect(self):
+        for flags, message in [(["--fast-fill", "64"], "--fast-fill has no effect with contexts that are no longer"),
+                               (["--fast-fill", "128", "--depth", "64,128"], "--fast-fill has no effect"),
+                               (["--only", "decode", "--chunk", "3"], "--chunk has no effect"),
+                               (["--only", "decode", "--mla-prefill", "expanded"], "--mla-prefill expanded has no effect")]:
+            with self.subTest(flags):
+                self.refused(2, message, self.folder, "--load-format", "dummy", *flags)
+
+    def test_a_step_is_no_longer_than_what_is_measured(self):
+        out = self.figures("--prompt", "8", "--decode", "2", "--repeat", "1", "--chunk", str(1 << 20))
+        self.assertEqual([r["tokens"] for r in out["results"]], [8, 2])
+
     def test_refusals(self):
         self.refused(1, "no safetensors|model.safetensors", self.folder)
         self.refused(2, "--ctx 100 is less than the 1012 tokens", self.folder, "--load-format", "dummy", "--ctx", "100",
                      "--depth", "500")
         self.refused(1, "maximum", self.folder, "--load-format", "dummy", "--depth", "4000000000")
         self.refused(1, "/nonexistent/config.json", "/nonexistent", "--load-format", "dummy")
-        self.refused(1, "cannot be written", self.folder, "--load-format", "dummy", "--decode", "1", "--prompt", "1",
+        self.refused(1, "none/x: cannot be created", self.folder, "--load-format", "dummy", "--decode", "1", "--prompt", "1",
                      "--json", self.folder / "none" / "x")
         self.refused(2, "--json: must not be empty", self.folder, "--json", "")
         for flag in ("--prompt", "--depth", "--streams"):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import select
 import subprocess
 import sys
@@ -38,10 +39,14 @@ def environment(**changes):
     return {name: value for name, value in env.items() if value is not None}
 
 
-def run(*arguments, stdin=b"", env=None):
-    """The finished process; stdout and stderr are text."""
+def run(*arguments, stdin=b"", env=None, limits=None):
+    """The finished process; stdout and stderr are text. `limits`: of resources, {resource.RLIMIT_...: most}."""
+    def limit():
+        for what, most in (limits or {}).items():
+            resource.setrlimit(what, (most, most))
+
     done = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, timeout=PATIENCE,
-                          env=env or environment())
+                          env=env or environment(), preexec_fn=limit if limits else None)
     done.stdout = done.stdout.decode()
     done.stderr = done.stderr.decode()
     return done

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import resource
 import subprocess
 import tempfile
 import unittest
@@ -33,18 +34,22 @@ class Usage(unittest.TestCase):
     def test_no_or_wrong_command(self):
         self.refused([], "subcommand is required")
         self.refused(["frobnicate"], "no command frobnicate; the commands are generate chat")
-        self.refused(["--frobnicate"], "--frobnicate|subcommand is required")
+        self.refused(["--frobnicate"], "no flag --frobnicate that stands before a command")
 
     def test_contradictions(self):
         self.refused(["generate"], "DIR is required")
         self.refused(["generate", MODEL, "x", "--file", "y"], "excludes --file")
         self.refused(["generate", MODEL, "x", "--raw", "--system", "y"], "--system excludes --raw")
         self.refused(["generate", MODEL, "x", "--bogus"], "--bogus")
+        for flag in ("--quantize", "--quantize-experts", "--threads"):
+            self.refused(["generate", MODEL, "x", flag, "4" if flag == "--threads" else "int8", flag,
+                          "2" if flag == "--threads" else "int4"], flag)
 
     def test_contradictions_of_how_a_model_is_run(self):
         for flags, message in [
             (["--dtype", "f32", "--quantize", "int8"], "--dtype f32 computes with them as stored"),
-            (["--quantize-experts", "int4", "--dtype", "f32"], "--dtype f32 computes with them as stored"),
+            (["--quantize-experts", "int4", "--dtype", "f32"],
+             "--quantize-experts holds weights in few bits for bf16 runs; --dtype f32 computes with them as stored"),
             (["--dtype", "f32", "--activations", "8"], "--activations 8 has no effect"),
             (["--candidates", "100"], "--candidates has no effect: it is of --key-search two-stage"),
             (["--key-search", "full", "--min-context", "100"], "--min-context has no effect"),
@@ -80,6 +85,9 @@ class Usage(unittest.TestCase):
         for flag, value, message in [
             ("--temperature", "-1", "temperature must be"),
             ("--temperature", "warm", "--temperature"),
+            *((flag, "", f"{flag}: must not be empty")
+              for flag in ("--temperature", "--top-k", "--top-p", "--min-p", "--repetition-penalty", "--presence-penalty",
+                           "--frequency-penalty")),
             ("--top-p", "1.5", "top_p must be"),
             ("--top-p", "nan", "top_p must be"),
             ("--min-p", "-1", "min_p must be"),
@@ -130,6 +138,20 @@ class Input(unittest.TestCase):
             self.refused(["generate", folder, "x", "--top-k", "1"],
                          r"--top-k has no effect: at temperature 0 \(generation_config.json\)")
         self.refused(["generate", MODEL, "x", "--activations", "8"], "--activations 8 has no effect")
+
+    def test_a_place_for_the_output_is_looked_for_before_anything_is_read(self):
+        for place, message in [("/nonexistent/o", "^error: /nonexistent/o: cannot be created"),
+                               ("/dev/null", "^error: /dev/null: is not a regular file")]:
+            self.refused(["forward", "/nonexistent", "--prompts", "/nonexistent", "--out", place], message)
+
+    def test_threads_that_the_system_does_not_give(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command in (["quantize", MODEL, pathlib.Path(folder) / "out", "--format", "int8"],
+                            ["generate", MODEL, "x", "--max-tokens", "1"]):
+                done = run(*command, "--threads", "1024", limits={resource.RLIMIT_AS: 4 << 30})
+                self.assertEqual(done.returncode, 1, done)
+                self.assertRegex(done.stderr, r"(?m)^error: only \d+ of 1024 threads could be started")
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
 
     def test_what_a_file_says_reaches_the_terminal_harmlessly(self):
         with tempfile.TemporaryDirectory() as folder:
