@@ -31,7 +31,7 @@ test-fast: build-all  ## the same without the tests labelled slow
 .PHONY: build-all packages-build packages-bench packages-check
 build-all: packages-build
 	@mkdir -p build && $(call configure,release)
-	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --build $(BUILD) -j $(JOBS) --target all benchmarks
 
 packages-build packages-bench packages-check: packages-%:
 	@tools/install_packages $*

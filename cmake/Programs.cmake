@@ -13,7 +13,7 @@ set_target_properties(firstlight_module PROPERTIES
   OUTPUT_NAME firstlight LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
 install(TARGETS firstlight_module LIBRARY DESTINATION lib/firstlight/python)
 
-# Benchmarks are built on request (`make bench`), so that a plain build stays short.
+# Benchmarks are built on request (`make bench`) and for the tests, so that a plain build stays short.
 add_custom_target(benchmarks)
 file(GLOB_RECURSE bench_sources CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/bench/*_bench.cc ${CMAKE_SOURCE_DIR}/src/*_bench.cc)

@@ -29,7 +29,7 @@ std::int64_t special_count(const Tokenizer& tokenizer, const std::vector<std::in
   return std::count_if(ids.begin(), ids.end(), [&](std::int32_t id) { return tokenizer.is_special(id); });
 }
 
-/// Token counts of kimi.md section 6.3, less the 3 of the opening that the published counts leave out.
+/// Token counts of spec kimi 6.3, less the 3 of the opening that the published counts leave out.
 TEST(PromptIds, KimiK3CountsArePublished) {
   const ChatFormat format = ChatFormat::named("kimi_k3");
   const Tokenizer& k3 = text_test::kimi("k3");

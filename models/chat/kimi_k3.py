@@ -1,4 +1,4 @@
-"""Kimi-K3's chat format, "XTML": elements opened and closed by control tokens. Spec: kimi.md section 6.3.
+"""Kimi-K3's chat format, "XTML": elements opened and closed by control tokens. Spec: kimi 6.3.
 
 Every piece is tokenised on its own, each attribute as four, so that pieces never merge and text never becomes control.
 """
