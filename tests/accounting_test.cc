@@ -355,20 +355,16 @@ TEST(Loading, ContextBeyondTheModelsMaximumIsRefused) {
 }
 
 TEST(Loading, MemoryForManySequencesIsThatOfAllTheirCaches) {
-  const auto folder = bundled_goldens() / "llama3_scaled";
+  const std::string golden = "llama3_scaled";
   const auto error = [&](std::int64_t sequences, std::int64_t context) -> std::string {
-    auto traced = trace_model(folder, models_folder());
-    EXPECT_TRUE(traced.ok());
-    LoadOptions load;
-    load.threads = 1;
-    load.max_context = traced->max_context;
-    load.context = context;
-    load.sequences = sequences;
-    load.sampled_rows = 1;
-    const auto model = Model::load_dummy(std::move(traced->graph), std::move(load));
+    const auto model = dummy_model(golden, [&](LoadOptions& load, const TracedModel&) {
+      load.context = context;
+      load.sequences = sequences;
+      load.sampled_rows = 1;
+    });
     return model.ok() ? "" : model.error().message;
   };
-  const auto traced = trace_model(folder, models_folder());
+  const auto traced = trace_model(bundled_goldens() / golden, models_folder());
   ASSERT_TRUE(traced.ok());
   const CacheLayout layout = cache_layout_of(traced->graph, false);
   const std::int64_t context = traced->max_context / kPageTokens * kPageTokens;

@@ -68,6 +68,17 @@ struct RunSettings {
   firstlight::RunSettings formats = {};
 };
 
+/// A bundled golden's graph with random weights, one thread and what `change(options, traced)` makes of it.
+template <class Change>
+Result<std::unique_ptr<Model>> dummy_model(const std::string& golden, const Change& change) {
+  FL_ASSIGN(TracedModel traced, trace_model(bundled_goldens() / golden, models_folder()));
+  LoadOptions load;
+  load.threads = 1;
+  load.max_context = traced.max_context;
+  change(load, traced);
+  return Model::load_dummy(std::move(traced.graph), std::move(load));
+}
+
 /// Runs all prompts of `expected` (NAME.ids).
 inline Tensors run_case(const std::filesystem::path& folder, const Tensors& expected, const RunSettings& s) {
   Tensors out;

@@ -16,16 +16,13 @@ constexpr std::int64_t kStreams = 3;
 class MeterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto traced = trace_model(bundled_goldens() / "kimi_k31_b", models_folder());
-    ASSERT_TRUE(traced.ok()) << traced.error().message;
-    LoadOptions load;
-    load.threads = 2;
-    load.max_context = traced->max_context;
-    load.context = 400;
-    load.step_tokens = 48;
-    load.sequences = kStreams;
-    load.keep = kept_names(traced->graph, {"experts"});
-    auto model = Model::load_dummy(std::move(traced->graph), std::move(load));
+    auto model = dummy_model("kimi_k31_b", [](LoadOptions& load, const TracedModel& traced) {
+      load.threads = 2;
+      load.context = 400;
+      load.step_tokens = 48;
+      load.sequences = kStreams;
+      load.keep = kept_names(traced.graph, {"experts"});
+    });
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::move(*model);
     meter_ = std::move(*Meter::create(*model_, [this] { return speed_ += 2; }));
@@ -162,15 +159,11 @@ TEST_F(MeterTest, CostsAddUpOverStreamsAndCountWhatIsHeld) {
 
 TEST(StepCost, CountsWhatTheRunHoldsAndReads) {
   const auto load = [](bool f32, bool expanded) {
-    auto traced = trace_model(bundled_goldens() / "kimi_linear_b", models_folder());
-    check(traced.ok(), "traced");
-    LoadOptions options;
-    options.f32 = f32;
-    options.threads = 1;
-    options.max_context = traced->max_context;
-    options.context = 128;
-    options.settings.expanded_prefill = expanded;
-    auto model = Model::load_dummy(std::move(traced->graph), std::move(options));
+    auto model = dummy_model("kimi_linear_b", [&](LoadOptions& options, const TracedModel&) {
+      options.f32 = f32;
+      options.context = 128;
+      options.settings.expanded_prefill = expanded;
+    });
     check(model.ok(), "loaded");
     return std::move(*model);
   };

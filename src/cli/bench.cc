@@ -147,10 +147,9 @@ Status run(const Flags& flags) {
   progress.clear();
   for (const std::string& notice : model->notices()) say_warning(notice);
 
-  FL_ASSIGN(const std::unique_ptr<MachineMeter> meter, MachineMeter::create(*model));
-  MachineMeter& machine = *meter;
-  BenchReport report(*model, flags.model, flags.fast_fill, machine);
-  FL_TRY(measure_all(flags, *model, machine, report));
+  FL_ASSIGN(const std::unique_ptr<MachineMeter> machine, MachineMeter::create(*model));
+  BenchReport report(*model, flags.model, flags.fast_fill, *machine);
+  FL_TRY(measure_all(flags, *model, *machine, report));
   const std::string json =
       report.json().dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (!write_output(flags.json == "-" ? json : report.table())) {

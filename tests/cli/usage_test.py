@@ -41,9 +41,9 @@ class Usage(unittest.TestCase):
         self.refused(["generate", MODEL, "x", "--file", "y"], "excludes --file")
         self.refused(["generate", MODEL, "x", "--raw", "--system", "y"], "--system excludes --raw")
         self.refused(["generate", MODEL, "x", "--bogus"], "--bogus")
-        for flag in ("--quantize", "--quantize-experts", "--threads"):
-            self.refused(["generate", MODEL, "x", flag, "4" if flag == "--threads" else "int8", flag,
-                          "2" if flag == "--threads" else "int4"], flag)
+        for flag, one, other in [("--quantize", "int8", "int4"), ("--quantize-experts", "int8", "int4"),
+                                 ("--threads", "4", "2")]:
+            self.refused(["generate", MODEL, "x", flag, one, flag, other], flag)
 
     def test_contradictions_of_how_a_model_is_run(self):
         for flags, message in [
