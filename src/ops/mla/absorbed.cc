@@ -167,20 +167,15 @@ void MlaAbsorbed::run_shared(const Block& block, ThreadPool& pool) const {
   }
 }
 
-/// The cached rows of entries [64 tile, 64 tile + 64) of a row's list.
-void MlaAbsorbed::locate(const Step& step, const MlaRow& row, std::int64_t tile,
-                         const std::byte** rows) const {
-  const std::int64_t first = tile * kMlaTileRows;
-  const std::int64_t count = std::min(kMlaTileRows, row.length - first);
-  if (row.chosen != nullptr) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      rows[i] = setup_.cached_row(step, row.pages, row.chosen[first + i]);
-    }
-  } else {
-    const std::byte* page = setup_.cached_row(step, row.pages, first);
-    for (std::int64_t i = 0; i < count; ++i) rows[i] = page + i * setup_.cached_bytes();
+/// The cached rows of a row's entries [first, first + count), in a table that holds them.
+void MlaAbsorbed::locate(const Step& step, const MlaRow& row, std::int64_t first, std::int64_t count,
+                         std::span<const std::byte*> table) const {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t entry = first + i;
+    table[static_cast<std::size_t>(i)] =
+        setup_.cached_row(step, row.pages, row.chosen != nullptr ? row.chosen[entry] : entry);
   }
-  repeat_last(rows, count);
+  repeat_last(table, count);
 }
 
 void MlaAbsorbed::attend(const Block& block, const Item& item, const Item* after, const MlaPartial& out,
@@ -198,40 +193,40 @@ void MlaAbsorbed::attend(const Block& block, const Item& item, const Item* after
     at_hand.packed = &walk;
   }
   const MlaRow& longest = block.rows[walk.row + walk.rows - 1];
-  const std::int64_t begin = item.partition * kMlaPartitionTiles;
-  const std::int64_t tiles = (longest.length + kMlaTileRows - 1) / kMlaTileRows;
-  const std::int64_t end = std::min(tiles, begin + kMlaPartitionTiles);
-  std::array<std::array<const std::byte*, kMlaTileSlots>, 2> stored;
-  std::array<const std::byte*, kMlaTileSlots> converted;
-  if (!operands.stored) {
-    for (std::int64_t i = 0; i < kMlaTileRows; ++i) {
-      converted[static_cast<std::size_t>(i)] = at_hand.tile + i * setup_.padded * operands.element_bytes;
-    }
+  const std::int64_t begin = item.partition * kMlaPartitionRows;
+  const std::int64_t rows = std::min(kMlaPartitionRows, longest.length - begin);
+  MlaRowTable<kMlaPartitionRows> stored;
+  locate(block.step, longest, begin, rows, stored);
+  MlaRowTable<kMlaTileRows> next;
+  if (after != nullptr) {
+    const Walk& walk_after = block.scratch.walks[after->walk];
+    const MlaRow& row_after = block.rows[walk_after.row + walk_after.rows - 1];
+    const std::int64_t first = after->partition * kMlaPartitionRows;
+    locate(block.step, row_after, first, std::min(kMlaTileRows, row_after.length - first), next);
+  } else {
+    std::copy_n(stored.begin(), next.size(), next.begin());  // nothing, but rows that may be fetched
   }
-  alignas(64) std::array<float, kMlaMaxQueries> visible;
-  locate(block.step, longest, begin, stored[0].data());
-  for (std::int64_t tile = begin; tile < end; ++tile) {
-    const auto turn = static_cast<std::size_t>(tile - begin) % 2;
-    const std::byte* const* rows = stored[turn].data();
-    const std::int64_t count = std::min(kMlaTileRows, longest.length - tile * kMlaTileRows);
-    const bool more = tile + 1 < end || after != nullptr;
-    if (tile + 1 < end) {
-      locate(block.step, longest, tile + 1, stored[1 - turn].data());
-    } else if (after != nullptr) {
-      const Walk& next = block.scratch.walks[after->walk];
-      locate(block.step, block.rows[next.row + next.rows - 1], after->partition * kMlaPartitionTiles,
-             stored[1 - turn].data());
-    }
+  // Operands that must be made are made for a tile at a time, which then is near.
+  MlaRowTable<kMlaTileRows> converted;
+  for (std::int64_t i = 0; i < kMlaTileRows && !operands.stored; ++i) {
+    converted[static_cast<std::size_t>(i)] = at_hand.tile + i * setup_.padded * operands.element_bytes;
+  }
+  const std::int64_t together = operands.stored ? kMlaPartitionRows : kMlaTileRows;
+  for (std::int64_t first = 0; first < rows; first += together) {
+    const std::int64_t count = std::min(together, rows - first);
+    alignas(64) std::array<float, kMlaMaxQueries> visible;
     for (std::int64_t i = 0; i < round_up(lanes, 16); ++i) {
       const std::int64_t row = walk.row + std::min(i, lanes - 1) / walk.heads;
-      visible[static_cast<std::size_t>(i)] = static_cast<float>(
-          std::clamp<std::int64_t>(block.rows[row].length - tile * kMlaTileRows, 0, kMlaTileRows));
+      visible[static_cast<std::size_t>(i)] =
+          static_cast<float>(std::clamp<std::int64_t>(block.rows[row].length - begin - first, 0, count));
     }
+    const std::byte* const* keys = stored.data() + first;
     if (!operands.stored) {
-      operands.convert(rows, count, setup_.padded, at_hand.tile);
-      repeat_last(converted.data(), count);
+      operands.convert(keys, count, setup_.padded, at_hand.tile);
+      repeat_last(converted, count);
+      keys = converted.data();
     }
-    const std::byte* const* keys = operands.stored ? rows : converted.data();
+    const bool more = first + count < rows;
     operands.attend({.keys = keys,
                      .values = keys,
                      .count = count,
@@ -242,10 +237,10 @@ void MlaAbsorbed::attend(const Block& block, const Item& item, const Item* after
                      .lanes = lanes,
                      .visible = visible.data(),
                      .scale = setup_.scale,
-                     .first = tile == begin,
+                     .first = first == 0,
                      .running = out,
                      .value_stride = stride_,
-                     .next = more ? stored[1 - turn].data() : rows,
+                     .next = more ? stored.data() + first + count : next.data(),
                      .next_bytes = setup_.cached_bytes()});
   }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/thread_pool.h"
 #include "ops/mla/setup.h"
@@ -50,7 +51,7 @@ class MlaAbsorbed {
     Walk* walks;
     Item* items;         // [slots]
     std::byte* queries;  // a thread: panels
-    std::byte* tile;     // a thread: operands of a tile
+    std::byte* tile;     // a thread: operands of a tile, unless cached rows are that
     float* partials;     // a thread: a partition and a total
     float* slots;        // partitions of which each is some thread's, and as many totals
     std::int64_t query_bytes, tile_bytes, bytes;
@@ -80,7 +81,8 @@ class MlaAbsorbed {
   /// `after` is what the thread attends next, or null: its first rows are fetched meanwhile.
   void attend(const Block& block, const Item& item, const Item* after, const MlaPartial& out,
               Hand& hand) const;
-  void locate(const Step& step, const MlaRow& row, std::int64_t tile, const std::byte** rows) const;
+  void locate(const Step& step, const MlaRow& row, std::int64_t first, std::int64_t count,
+              std::span<const std::byte*> table) const;
   void finish(const Block& block, const Walk& walk, const MlaPartial& total, Range lanes) const;
 
   const MlaSetup& setup_;

@@ -26,8 +26,8 @@ MlaExpanded::Scratch::Scratch(const MlaExpanded& op, std::uint8_t* base) {
   expanded = carve.take<float>(kMlaPartitionRows * std::max(op.key_, op.setup_.v));
   keys = carve.take<std::byte>(kMlaPartitionRows * op.key_padded_ * bytes_of_element);
   values = carve.take<std::byte>(kMlaPartitionRows * op.value_padded_ * bytes_of_element);
-  queries = carve.take<std::byte>(kMlaMaxQueries * op.key_padded_ * bytes_of_element);
   const std::int64_t groups = (op.setup_.step_rows + kMlaMaxQueries - 1) / kMlaMaxQueries;
+  queries = carve.take<std::byte>(groups * kMlaMaxQueries * op.key_padded_ * bytes_of_element);
   totals = carve.take<float>(groups * op.group_floats_);
   part = carve.take<float>(op.group_floats_);
   bytes = carve.used();
@@ -65,6 +65,16 @@ void MlaExpanded::run_head(const Job& job, std::int64_t head, Range rows, const 
     const std::int64_t begin = rows.begin + group * kMlaMaxQueries;
     return Range{begin, std::min(rows.end, begin + kMlaMaxQueries)};
   };
+  const std::int64_t query_bytes = kMlaMaxQueries * key_padded_ * setup_.operands.element_bytes;
+  const auto group_queries = [&](std::int64_t group) { return s.queries + group * query_bytes; };
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const Range group = group_rows(g);
+    std::array<const float*, kMlaMaxQueries> queries;
+    for (std::int64_t r = group.begin; r < group.end; ++r) {
+      queries[static_cast<std::size_t>(r - group.begin)] = job.q + (r * setup_.heads + head) * key_;
+    }
+    setup_.operands.pack(queries.data(), group.end - group.begin, key_, key_padded_, group_queries(g));
+  }
   for (std::int64_t first = 0; first < position + rows.end; first += kMlaPartitionRows) {
     const std::int64_t count = std::min(kMlaPartitionRows, position + rows.end - first);
     expand(job, head, first, count, s);
@@ -72,10 +82,10 @@ void MlaExpanded::run_head(const Job& job, std::int64_t head, Range rows, const 
       const Range group = group_rows(g);
       if (position + group.end <= first) continue;
       if (first == 0) {
-        attend(job, head, group, first, count, group_total(g), s);
+        attend(job, group, first, count, group_queries(g), group_total(g), s);
       } else {
         const MlaPartial part = partial_at(s.part, kMlaMaxQueries);
-        attend(job, head, group, first, count, part, s);
+        attend(job, group, first, count, group_queries(g), part, s);
         setup_.kernels.merge(part, group_total(g), 0, group.end - group.begin, stride_, false);
       }
     }
@@ -143,48 +153,40 @@ void MlaExpanded::multiply(const PackedMatrix& w, std::int64_t head, std::int64_
 }
 
 /// Up to kMlaMaxQueries rows against a partition.
-void MlaExpanded::attend(const Job& job, std::int64_t head, Range rows, std::int64_t first,
-                         std::int64_t count, const MlaPartial& out, const Scratch& s) const {
+void MlaExpanded::attend(const Job& job, Range rows, std::int64_t first, std::int64_t count,
+                         const std::byte* queries, const MlaPartial& out, const Scratch& s) const {
   const MlaOperands& operands = setup_.operands;
   const std::int64_t lanes = rows.end - rows.begin;
-  std::array<const float*, kMlaMaxQueries> queries;
-  for (std::int64_t i = 0; i < lanes; ++i) {
-    queries[static_cast<std::size_t>(i)] = job.q + ((rows.begin + i) * setup_.heads + head) * key_;
-  }
-  operands.pack(queries.data(), lanes, key_, key_padded_, s.queries);
   const std::int64_t seen = std::min(count, job.sequence.position + rows.end - first);
   alignas(64) std::array<float, kMlaMaxQueries> visible;
-  std::array<const std::byte*, kMlaTileSlots> keys;
-  std::array<const std::byte*, kMlaTileSlots> values;
-  for (std::int64_t from = 0; from < seen; from += kMlaTileRows) {
-    const std::int64_t here = std::min(kMlaTileRows, seen - from);
-    for (std::int64_t i = 0; i < here; ++i) {
-      keys[static_cast<std::size_t>(i)] = s.keys + (from + i) * key_padded_ * operands.element_bytes;
-      values[static_cast<std::size_t>(i)] = s.values + (from + i) * value_padded_ * operands.element_bytes;
-    }
-    repeat_last(keys.data(), here);
-    repeat_last(values.data(), here);
-    for (std::int64_t i = 0; i < round_up(lanes, 16); ++i) {
-      const std::int64_t length = job.sequence.position + rows.begin + std::min(i, lanes - 1) + 1;
-      visible[static_cast<std::size_t>(i)] =
-          static_cast<float>(std::clamp<std::int64_t>(length - first - from, 0, kMlaTileRows));
-    }
-    operands.attend({.keys = keys.data(),
-                     .values = values.data(),
-                     .count = here,
-                     .key_width = key_padded_,
-                     .value_width = value_padded_,
-                     .columns = setup_.v,
-                     .queries = s.queries,
-                     .lanes = lanes,
-                     .visible = visible.data(),
-                     .scale = setup_.scale,
-                     .first = from == 0,
-                     .running = out,
-                     .value_stride = stride_,
-                     .next = values.data(),
-                     .next_bytes = value_padded_ * operands.element_bytes});
+  for (std::int64_t i = 0; i < round_up(lanes, 16); ++i) {
+    const std::int64_t length = job.sequence.position + rows.begin + std::min(i, lanes - 1) + 1;
+    visible[static_cast<std::size_t>(i)] =
+        static_cast<float>(std::clamp<std::int64_t>(length - first, 0, seen));
   }
+  MlaRowTable<kMlaPartitionRows> keys;
+  MlaRowTable<kMlaPartitionRows> values;
+  for (std::int64_t i = 0; i < seen; ++i) {
+    keys[static_cast<std::size_t>(i)] = s.keys + i * key_padded_ * operands.element_bytes;
+    values[static_cast<std::size_t>(i)] = s.values + i * value_padded_ * operands.element_bytes;
+  }
+  repeat_last(keys, seen);
+  repeat_last(values, seen);
+  operands.attend({.keys = keys.data(),
+                   .values = values.data(),
+                   .count = seen,
+                   .key_width = key_padded_,
+                   .value_width = value_padded_,
+                   .columns = setup_.v,
+                   .queries = queries,
+                   .lanes = lanes,
+                   .visible = visible.data(),
+                   .scale = setup_.scale,
+                   .first = true,
+                   .running = out,
+                   .value_stride = stride_,
+                   .next = values.data(),
+                   .next_bytes = value_padded_ * operands.element_bytes});
 }
 
 }  // namespace firstlight

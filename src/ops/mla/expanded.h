@@ -30,8 +30,8 @@ class MlaExpanded {
     float* expanded;     // [partition, key or value elements]
     std::byte* keys;     // [partition] operands
     std::byte* values;   // [partition] operands
-    std::byte* queries;  // panels
-    float* totals;       // of all rows of a step, in groups of kMlaMaxQueries
+    std::byte* queries;  // panels of all rows of a step, in groups of kMlaMaxQueries
+    float* totals;       // of all rows of a step, in the same groups
     float* part;         // a partition of one group
     std::int64_t bytes;  // of a thread, all of the above
   };
@@ -49,7 +49,7 @@ class MlaExpanded {
               const Scratch& s) const;
   void multiply(const PackedMatrix& w, std::int64_t head, std::int64_t count, std::int64_t stride,
                 const Scratch& s) const;
-  void attend(const Job& job, std::int64_t head, Range rows, std::int64_t first, std::int64_t count,
+  void attend(const Job& job, Range rows, std::int64_t first, std::int64_t count, const std::byte* queries,
               const MlaPartial& out, const Scratch& s) const;
 
   const MlaSetup& setup_;

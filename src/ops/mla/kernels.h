@@ -14,9 +14,14 @@
 
 namespace firstlight {
 
-/// Rows of a tile; slots of its tables of pointers, whose end repeats the last row.
+/// Rows of a tile.
 inline constexpr std::int64_t kMlaTileRows = 64;
-inline constexpr std::int64_t kMlaTileSlots = 72;
+/// Tiles of a partition. Long enough that merging is noise, short enough to share a row's context evenly
+/// among threads. Part of the arithmetic: changing it changes bits.
+inline constexpr std::int64_t kMlaPartitionTiles = 4;
+inline constexpr std::int64_t kMlaPartitionRows = kMlaPartitionTiles * kMlaTileRows;
+/// Slots of a table of rows after the last row, which repeat it.
+inline constexpr std::int64_t kMlaSpareSlots = 8;
 /// Queries that meet a tile together: four vectors.
 inline constexpr std::int64_t kMlaMaxQueries = 64;
 /// The values of a query are padded to whole blocks of so many columns.
@@ -29,11 +34,11 @@ struct MlaPartial {
   float* values;  // [queries, value_stride], columns in an order that only `finish` knows
 };
 
-/// Some queries against a tile of at most 64 rows.
-struct MlaTile {
-  const std::byte* const* keys;    // [kMlaTileSlots] operands of key_width elements
-  const std::byte* const* values;  // [kMlaTileSlots] operands; may be `keys`
-  std::int64_t count;              // rows that some query sees
+/// Some queries against tiles of one partition.
+struct MlaTiles {
+  const std::byte* const* keys;    // [count to whole tiles + kMlaSpareSlots] operands of key_width elements
+  const std::byte* const* values;  // [count to whole tiles + kMlaSpareSlots] operands; may be `keys`
+  std::int64_t count;              // rows that some query sees, up to kMlaPartitionRows
   std::int64_t key_width;          // elements, a multiple of 16
   std::int64_t value_width;        // elements that may be read, a multiple of 16
   std::int64_t columns;            // leading elements that are values
@@ -44,7 +49,7 @@ struct MlaTile {
   bool first;  // `running` holds nothing yet
   MlaPartial running;
   std::int64_t value_stride;     // floats from one query's values to the next
-  const std::byte* const* next;  // [kMlaTileSlots] what is read after this tile, to be fetched meanwhile
+  const std::byte* const* next;  // [kMlaTileRows + kMlaSpareSlots] what is read then, to be fetched meanwhile
   std::int64_t next_bytes;       // of one of those rows
 };
 
@@ -60,8 +65,8 @@ struct MlaOperands {
   /// `width` elements and 16 queries.
   void (*pack)(const float* const* queries, std::int64_t lanes, std::int64_t count, std::int64_t width,
                std::byte* panels);
-  /// Merges a tile into `running`.
-  void (*attend)(const MlaTile& tile);
+  /// Merges tiles into `running`; bits do not depend on how many are attended at once.
+  void (*attend)(const MlaTiles& tiles);
   /// out[i] = values[i] / sum[i], `columns` elements each.
   void (*finish)(const MlaPartial& total, std::int64_t lanes, std::int64_t columns, std::int64_t value_stride,
                  float* const* out);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/round_up.h"
 #include "device/cpu/kernels.h"
@@ -15,11 +17,6 @@ namespace firstlight {
 
 /// A page of the cache is a tile.
 static_assert(kMlaTileRows == kPageTokens);
-/// Tiles of a partition. Long enough that merging is noise, short enough to share a row's context evenly
-/// among threads. Part of the arithmetic: changing it changes bits.
-inline constexpr std::int64_t kMlaPartitionTiles = 4;
-inline constexpr std::int64_t kMlaPartitionRows = kMlaPartitionTiles * kMlaTileRows;
-
 struct MlaSetup {
   explicit MlaSetup(const KernelContext& context);
 
@@ -58,9 +55,11 @@ inline MlaPartial partial_from(const MlaPartial& p, std::int64_t lane, std::int6
   return {p.max + lane, p.sum + lane, p.values + lane * value_stride};
 }
 
-/// Fills the end of a tile's table with its last row.
-inline void repeat_last(const std::byte** rows, std::int64_t count) {
-  std::fill(rows + count, rows + kMlaTileSlots, rows[count - 1]);
+/// A table of `Rows` rows and the slots behind them, or of fewer: `count`, the last of which is repeated.
+template <std::int64_t Rows>
+using MlaRowTable = std::array<const std::byte*, static_cast<std::size_t>(Rows + kMlaSpareSlots)>;
+inline void repeat_last(std::span<const std::byte*> table, std::int64_t count) {
+  std::fill(table.begin() + count, table.end(), table[static_cast<std::size_t>(count - 1)]);
 }
 
 }  // namespace firstlight
