@@ -55,10 +55,13 @@ void MlaAbsorbed::run(const Step& step, const MlaRow* rows, std::int64_t count, 
   }
 }
 
-/// Walks of up to `group` neighbours and `heads` heads; rows that attend nothing have none.
-std::int64_t MlaAbsorbed::make_walks(const MlaRow* rows, std::int64_t count, std::int64_t heads,
-                                     std::int64_t group, Walk* walks) const {
-  std::int64_t n = 0;
+/// Walks of up to `group` neighbours and `heads` heads; rows that attend nothing have none. Returns their
+/// partitions.
+std::int64_t MlaAbsorbed::make_walks(Block& block, std::int64_t count, std::int64_t heads,
+                                     std::int64_t group) const {
+  const MlaRow* rows = block.rows;
+  block.walks = 0;
+  std::int64_t items = 0;
   for (std::int64_t r = 0; r < count;) {
     std::int64_t together = 1;
     while (together < group && r + together < count && rows[r].chosen == nullptr &&
@@ -67,27 +70,23 @@ std::int64_t MlaAbsorbed::make_walks(const MlaRow* rows, std::int64_t count, std
       ++together;
     }
     for (std::int64_t h = 0; h < setup_.heads && rows[r].length > 0; h += heads) {
-      walks[n++] = {r, together, h, std::min(heads, setup_.heads - h), rows[r + together - 1].length};
+      const Walk walk{r, together, h, std::min(heads, setup_.heads - h), rows[r + together - 1].length};
+      items += walk.partitions();
+      block.scratch.walks[block.walks++] = walk;
     }
     r += together;
   }
-  return n;
+  return items;
 }
 
 void MlaAbsorbed::plan(Block& block, std::int64_t count, int threads) const {
   const std::int64_t parts = (setup_.heads + kMlaMaxQueries - 1) / kMlaMaxQueries;
   std::int64_t heads = (setup_.heads + parts - 1) / parts;
-  const auto make = [&] {
-    block.walks = make_walks(block.rows, count, heads, kMlaMaxQueries / heads, block.scratch.walks);
-    std::int64_t items = 0;
-    for (std::int64_t i = 0; i < block.walks; ++i) items += block.scratch.walks[i].partitions();
-    return items;
-  };
-  const std::int64_t items = make();
+  const std::int64_t items = make_walks(block, count, heads, kMlaMaxQueries / heads);
   if (items == 0 || items >= threads || heads <= kFewHeads) return;
   const std::int64_t shares = (threads + items - 1) / items;
   heads = std::max(kFewHeads, (heads + shares - 1) / shares);
-  make();
+  make_walks(block, count, heads, kMlaMaxQueries / heads);
 }
 
 /// Whether threads that take whole walks in turn are about equally busy.

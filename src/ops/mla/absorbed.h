@@ -71,8 +71,7 @@ class MlaAbsorbed {
   };
 
   [[nodiscard]] std::int64_t most_walks() const;
-  std::int64_t make_walks(const MlaRow* rows, std::int64_t count, std::int64_t heads, std::int64_t group,
-                          Walk* walks) const;
+  std::int64_t make_walks(Block& block, std::int64_t count, std::int64_t heads, std::int64_t group) const;
   void plan(Block& block, std::int64_t count, int threads) const;
   [[nodiscard]] bool whole_walks_fit(const Block& block, int threads) const;
   void run_whole(const Block& block, ThreadPool& pool) const;
