@@ -19,8 +19,9 @@ class PendingFile {
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
 
-  /// A link is followed, so that the file it leads to is replaced; anything else that is no file is left
-  /// alone, an Error. So is a disk that has not room for `bytes`.
+  /// A link is followed, so that the file it leads to is replaced, and the new one gets its mode; anything
+  /// else that is no file, an open file that a link of /proc leads to, and a file that may not be replaced
+  /// are left alone, an Error. So is a disk that has not room for `bytes`.
   Status create(std::int64_t bytes);
   Status write(std::int64_t at, const void* data, std::size_t bytes) const;
   Status commit();
@@ -29,11 +30,13 @@ class PendingFile {
   static Status possible(const std::string& path) { return PendingFile(path).create(0); }
 
  private:
+  Status look_at(const std::string& path, const std::string& folder);
   [[nodiscard]] Status failed(const char* what) const;
 
   std::string path_;
   std::string temporary_;
   int fd_ = -1;
+  int mode_ = -1;  // of the file that stands there; -1: none does
   bool named_ = false;
   bool committed_ = false;
 };

@@ -133,6 +133,7 @@ Status write_file(const std::string& path, const std::string& text) {
 Status run(const Flags& flags) {
   const bool to_file = !flags.json.empty() && flags.json != "-";
   if (to_file && !is_stream(flags.json)) {
+    FL_TRY(check_not_of_checkpoint(flags.json, flags.model.folder));
     FL_TRY(PendingFile::possible(flags.json));  // before an hour of measuring, not after it
   }
   auto opened = open_checkpoint(flags.model);
@@ -204,31 +205,32 @@ Command add_bench(CLI::App& parent) {
                   "Write all figures to this file (-: standard output, without the table)")
       ->check(not_empty())
       ->type_name("FILE");
-  return {app, [flags, prompt, decode, streams, chunk, fast_fill] {
-            const auto inert = [&](const CLI::Option* option, const std::string& why) {
-              return usage_failure("bench", Error{option->get_name() + " has no effect with " + why});
-            };
-            if (flags->only == "decode" && prompt->count() > 0) return inert(prompt, "--only decode");
-            for (const CLI::Option* option : {decode, streams}) {
-              if (flags->only == "prefill" && option->count() > 0) return inert(option, "--only prefill");
-            }
-            const std::int64_t deepest = std::ranges::max(flags->depths);
-            if (fast_fill->count() > 0 && flags->fast_fill >= deepest) {
-              return inert(fast_fill, "contexts that are no longer");
-            }
-            if (flags->only == "decode" && deepest == 0) {
-              if (chunk->count() > 0) return inert(chunk, "--only decode and no context");
-              if (flags->model.settings.expanded_prefill) {
-                return usage_failure("bench", Error{"--mla-prefill expanded has no effect with --only decode "
-                                                    "and no context"});
-              }
-            }
-            if (const Status status = check_flags(*flags); !status) {
-              return usage_failure("bench", status.error());
-            }
-            const Status status = run(*flags);
-            return status.ok() ? kExitSuccess : input_failure(status.error());
-          }};
+  return {
+      app, [flags, prompt, decode, streams, chunk, fast_fill] {
+        const auto inert = [&](const CLI::Option* option, const std::string& why) {
+          return usage_failure("bench", Error{option->get_name() + " has no effect with " + why});
+        };
+        if (flags->only == "decode" && prompt->count() > 0) return inert(prompt, "--only decode");
+        for (const CLI::Option* option : {decode, streams}) {
+          if (flags->only == "prefill" && option->count() > 0) return inert(option, "--only prefill");
+        }
+        const std::int64_t deepest = std::ranges::max(flags->depths);
+        if (fast_fill->count() > 0 && deepest - flags->fast_fill / kPageTokens * kPageTokens < kPageTokens) {
+          return inert(fast_fill, "contexts that are not a page of 64 tokens longer");
+        }
+        if (flags->only == "decode" && deepest == 0) {
+          if (chunk->count() > 0) return inert(chunk, "--only decode and no context");
+          if (flags->model.settings.expanded_prefill) {
+            return usage_failure("bench", Error{"--mla-prefill expanded has no effect with --only decode "
+                                                "and no context"});
+          }
+        }
+        if (const Status status = check_flags(*flags); !status) {
+          return usage_failure("bench", status.error());
+        }
+        const Status status = run(*flags);
+        return status.ok() ? kExitSuccess : input_failure(status.error());
+      }};
 }
 
 }  // namespace firstlight

@@ -125,6 +125,7 @@ Status run(const Flags& flags) {
   if (std::filesystem::equivalent(flags.prompts, flags.out, none)) {
     return Error{flags.out + ": is the file of the prompts, and is not replaced"};
   }
+  FL_TRY(check_not_of_checkpoint(flags.out, flags.model.folder));
   FL_TRY(PendingFile::possible(flags.out));  // before all is computed, not after it
   auto opened = open_checkpoint(flags.model);
   FL_ASSIGN(TracedModel traced,

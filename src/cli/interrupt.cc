@@ -24,7 +24,11 @@ void handle_interrupt(int) {
   _exit(kExitInterrupted);
 }
 
+/// What was ignored when the process started stays so: `nohup`, jobs in the background of a script.
 void handle(int signal, void (*handler)(int)) {
+  struct sigaction before {};
+  sigaction(signal, nullptr, &before);
+  if (before.sa_handler == SIG_IGN) return;
   struct sigaction action {};
   action.sa_handler = handler;  // without SA_RESTART: a read in progress returns
   sigemptyset(&action.sa_mask);

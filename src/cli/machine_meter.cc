@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/memory_limit.h"
 #include "base/result.h"
 #include "device/cpu/roofline.h"
 
@@ -30,7 +31,8 @@ double seconds(ThreadPool& pool, const auto& body) {
 Result<std::unique_ptr<MachineMeter>> MachineMeter::create(Model& model) {
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   constexpr std::size_t kBytes = (kParts * kPart + kHugePage - 1) / kHugePage * kHugePage;
-  Memory memory(static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBytes)), &std::free);
+  const bool fits = available_memory() >= static_cast<std::int64_t>(kBytes);
+  Memory memory(fits ? static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBytes)) : nullptr, &std::free);
   if (memory == nullptr) {
     return Error{"not enough memory: bench needs " + std::to_string(kBytes >> 20) +
                  " MiB beside the model to measure the machine's memory with"};

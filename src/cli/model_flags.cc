@@ -1,9 +1,11 @@
 #include "cli/model_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 
+#include "checkpoint/folder_listing.h"
 #include "cli/validators.h"
 #include "engine/inert_settings.h"
 
@@ -114,6 +116,23 @@ Status check_model_flags(const ModelFlags& flags) {
     return Error{"--packed-cache names a folder, but the weights of --load-format dummy are not kept"};
   }
   return check_together(flags.settings, flags.f32);
+}
+
+Status check_not_of_checkpoint(const std::string& path, const std::string& folder) {
+  const auto belongs = [](const std::string& name) {
+    return is_weight_file(name) || name == "config.json" || name == "generation_config.json" ||
+           name.starts_with("tokenizer") || name.starts_with("chat_template") || name.ends_with(".model");
+  };
+  std::error_code failure;
+  std::filesystem::directory_iterator entry(folder, failure);
+  for (; !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure)) {
+    std::error_code none;
+    if (belongs(entry->path().filename().string()) &&
+        std::filesystem::equivalent(entry->path(), path, none)) {
+      return Error{path + ": is a file of the checkpoint, and is not replaced"};
+    }
+  }
+  return {};
 }
 
 }  // namespace firstlight

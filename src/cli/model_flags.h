@@ -32,4 +32,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags);
 /// What is wrong with the flags by themselves, whatever the checkpoint is.
 Status check_model_flags(const ModelFlags& flags);
 
+/// An Error where `path` is one of the files in `folder` that make up its checkpoint: none of them is
+/// replaced.
+Status check_not_of_checkpoint(const std::string& path, const std::string& folder);
+
 }  // namespace firstlight

@@ -133,7 +133,10 @@ Status copy_others(const fs::path& from, const fs::path& to) {
       continue;
     }
     fs::copy_file(entry->path(), to / name, failure);
-    if (failure) return Error{(to / name).string() + ": cannot be written: " + failure.message()};
+    if (failure) {
+      return Error{entry->path().string() + ": cannot be copied to " + (to / name).string() + ": " +
+                   failure.message()};
+    }
   }
   if (failure) return Error{from.string() + ": cannot be read: " + failure.message()};
   return {};

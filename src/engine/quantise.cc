@@ -8,11 +8,11 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "base/json_limits.h"
 #include "base/memory_limit.h"
+#include "base/processors.h"
 #include "base/thread_pool.h"
 #include "checkpoint/folder_listing.h"
 #include "checkpoint/mxfp4.h"
@@ -257,6 +257,11 @@ Result<QuantisePlan> QuantisePlan::make(const Graph& graph, const Checkpoint& ch
       plan.plain_modules_.push_back(entry.name.substr(0, entry.name.size() - kWeightSuffix.size()));
     }
   }
+  // Readers that build a head of its own before they tie it to the embedding look for its codes otherwise.
+  if (std::ranges::none_of(checkpoint.entries(),
+                           [](const auto& entry) { return entry.name.ends_with("lm_head.weight"); })) {
+    plan.plain_modules_.emplace_back("lm_head");
+  }
   plan.notices_ = obstacle_notices(hindered);
   if (plan.quantised_ == 0) {
     std::string why;
@@ -312,10 +317,7 @@ nlohmann::ordered_json QuantisePlan::config() const {
 }
 
 Status QuantisePlan::write(const std::string& folder) const {
-  const int threads = options_.threads > 0
-                          ? options_.threads
-                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  ThreadPool pool(threads);
+  ThreadPool pool(options_.threads > 0 ? options_.threads : default_threads());
   const std::int64_t total = checkpoint_->total_bytes();
   std::int64_t done = 0;
   for (std::size_t s = 0; s < shards_.size(); ++s) {

@@ -4,10 +4,11 @@ import json
 import pathlib
 import resource
 import shutil
+import subprocess
 import tempfile
 import unittest
 
-from harness import MODEL, ROOT, main, run
+from harness import MODEL, PATIENCE, PROGRAM, ROOT, environment, main, run
 
 GOLDENS = ROOT / "tests/data/goldens"
 BAILING = ROOT / "tests/data/bailing_moe3"
@@ -106,8 +107,38 @@ class Bench(unittest.TestCase):
             self.assertEqual(figures.read_text() if earlier else figures.exists(), earlier or False)
         self.assertEqual(sorted(f.name for f in self.folder.iterdir()), ["config.json", "figures.json"])
 
+    def test_outputs_that_would_cost_something_are_refused(self):
+        config = self.folder / "config.json"
+        before = config.read_bytes()
+        link = self.folder / "link"
+        link.symlink_to("config.json")
+        for path in (config, link):
+            self.refused(1, "is a file of the checkpoint, and is not replaced", self.folder, "--load-format", "dummy",
+                         "--json", path)
+        self.assertEqual(config.read_bytes(), before)
+        log = self.folder / "log"
+        log.write_text("precious\n")
+        with open(log, "ab") as appended:
+            done = subprocess.run([PROGRAM, "bench", self.folder, "--load-format", "dummy", "--json", "/dev/stdout"],
+                                  stdout=appended, stderr=subprocess.PIPE, timeout=PATIENCE, env=environment())
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"/dev/stdout: leads to a file that is open, and is not replaced", done.stderr)
+        self.assertEqual(log.read_text(), "precious\n")
+        self.refused(1, "cannot be created: File name too long", self.folder, "--load-format", "dummy", "--json",
+                     self.folder / ("x" * 256))
+
+    def test_a_file_of_figures_keeps_its_mode_and_may_have_a_long_name(self):
+        figures = self.folder / ("x" * 250)
+        figures.write_text("earlier")
+        figures.chmod(0o600)
+        self.assertEqual(run("bench", self.folder, "--load-format", "dummy", "--only", "decode", "--decode", "1", "--repeat",
+                             "1", "--json", figures).returncode, 0)
+        self.assertIn("results", json.loads(figures.read_text()))
+        self.assertEqual(figures.stat().st_mode & 0o777, 0o600)
+
     def test_flags_without_effect(self):
-        for flags, message in [(["--fast-fill", "64"], "--fast-fill has no effect with contexts that are no longer"),
+        for flags, message in [(["--fast-fill", "64"], "--fast-fill has no effect with contexts that are not a page"),
+                               (["--fast-fill", "64", "--depth", "127"], "--fast-fill has no effect"),
                                (["--fast-fill", "128", "--depth", "64,128"], "--fast-fill has no effect"),
                                (["--only", "decode", "--chunk", "3"], "--chunk has no effect"),
                                (["--only", "decode", "--mla-prefill", "expanded"], "--mla-prefill expanded has no effect")]:

@@ -4,11 +4,14 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import struct
+import subprocess
 import tempfile
+import time
 import unittest
 
-from harness import MODEL, ROOT, main, run
+from harness import MODEL, PROGRAM, ROOT, environment, main, run
 
 GOLDENS = ROOT / "tests/data/goldens"
 
@@ -108,6 +111,25 @@ class Quantize(unittest.TestCase):
         prompts = self.prompts(GOLDENS / "gemma3_text")
         self.assertEqual(self.values(self.out, prompts, "--quantize", "int8"),
                          self.values(GOLDENS / "gemma3_text", prompts, "--quantize", "int8"))
+
+    def test_a_head_without_weights_of_its_own_is_declared_plain(self):
+        for golden, tied in [("gemma3_text", True), ("mixtral", False)]:
+            self.quantize(GOLDENS / golden, "--format", "int8")
+            declared = json.loads((self.out / "config.json").read_text())["quantization_config"]
+            self.assertEqual("lm_head" in declared["ignore"], tied, golden)
+
+    def test_signals_that_were_ignored_stay_so(self):
+        def ignore():
+            for name in (signal.SIGINT, signal.SIGHUP):
+                signal.signal(name, signal.SIG_IGN)
+
+        program = subprocess.Popen([PROGRAM, "quantize", MODEL, self.out, "--format", "int4"], preexec_fn=ignore,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+        while program.poll() is None:
+            for name in (signal.SIGINT, signal.SIGHUP):
+                program.send_signal(name)
+            time.sleep(0.002)
+        self.assertEqual(program.returncode, 0)
 
     def test_threads_change_nothing(self):
         self.quantize(MODEL, "--format", "int4", "--threads", "1")
