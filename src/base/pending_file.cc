@@ -18,11 +18,11 @@ PendingFile::~PendingFile() {
   if (named_ && !committed_) ::unlink(temporary_.c_str());
 }
 
-/// What stands at `path` now could be replaced by a rename. Else that would fail, but only when the new file
-/// is complete.
-Status PendingFile::look_at(const std::string& path, const std::string& folder) {
+/// What stands at the destination now could be replaced by a rename. Else that would fail, but only when the
+/// new file is complete.
+Status PendingFile::look_in(const std::string& folder) {
   struct statx there {};
-  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_MNT_ID, &there) != 0) {
+  if (::statx(AT_FDCWD, path_.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_MNT_ID, &there) != 0) {
     return errno == ENOENT ? Status() : failed("be created");
   }
   if (!S_ISREG(there.stx_mode)) return Error{path_ + ": is not a regular file, and is not replaced"};
@@ -58,7 +58,7 @@ Status PendingFile::create(std::int64_t bytes) {
   }
   path_ = target.string();
   const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
-  FL_TRY(look_at(path_, folder));
+  FL_TRY(look_in(folder));
   constexpr std::size_t kMostName = 200;  // of the 255 bytes that a name may have
   temporary_ = (std::filesystem::path(folder) / target.filename().string().substr(0, kMostName)).string() +
                ".tmp-" + std::to_string(::getpid());
@@ -95,9 +95,7 @@ Status PendingFile::commit() {
     named_ = ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) == 0;
     if (!named_) return failed("be created");
   }
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return Error{path_ + ": cannot be replaced: " + system_error_text(errno)};
-  }
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("be replaced");
   committed_ = true;
   return {};
 }

@@ -30,7 +30,7 @@ class PendingFile {
   static Status possible(const std::string& path) { return PendingFile(path).create(0); }
 
  private:
-  Status look_at(const std::string& path, const std::string& folder);
+  Status look_in(const std::string& folder);
   [[nodiscard]] Status failed(const char* what) const;
 
   std::string path_;

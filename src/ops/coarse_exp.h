@@ -12,8 +12,7 @@ namespace firstlight::FL_ISA_NS {
 /// be another bf16's place. Exact for 0; NaN in, NaN out.
 FL_INLINE Vec coarse_exp(Vec x) {
   const Vec bounded = max(broadcast(-87.3F), x);  // the order of arguments lets NaN through
-  // x = n ln 2 + r, |r| <= 0.3466. Adding 1.5 2^23 + 126 leaves n + 126 in the low bits; n = -126 gives scale
-  // 0.
+  // x = n ln 2 + r, |r| <= 0.3466. Adding 1.5 2^23 + 126 leaves n + 126 in the low bits; -126 gives scale 0.
   const Vec shift = broadcast(0x1.8p23F + 126.0F);
   const Vec shifted = fma(bounded, broadcast(0x1.715476p+0F), shift);
   const Vec r = fma(shifted - shift, broadcast(-0x1.62e43p-1F), bounded);
